@@ -1,0 +1,3 @@
+"""pycron, the accountable cron."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The control socket: how commands talk to a running daemon."""

@@ -1,0 +1,1 @@
+"""The crontab: the model of the file and its loader."""

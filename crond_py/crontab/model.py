@@ -1,0 +1,127 @@
+"""A crontab as frozen data: what the loader makes of the files and the engine works from.
+
+Every default of the format is a default here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+
+from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap
+
+DEFAULT_POOL = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class CronTrigger:
+    """Due whenever one of the cron expressions matches, in the job's zone."""
+
+    expressions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EveryTrigger:
+    """Due at an interval."""
+
+    period: timedelta
+    mode: EveryMode = EveryMode.FIXED_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class AtTrigger:
+    """Due once, at an instant (aware, UTC)."""
+
+    instant: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartupTrigger:
+    """Due once per start of the daemon, or with ``per_boot`` once per start of the machine."""
+
+    per_boot: bool = False
+
+
+Trigger = CronTrigger | EveryTrigger | AtTrigger | StartupTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a failed or timed out attempt is followed by another.
+
+    The delay before attempt n+1 is ``delay * backoff ** (n - 1)``, at most ``max_delay``, and
+    then up to ``jitter`` longer.
+    """
+
+    attempts: int = 1
+    delay: timedelta = timedelta(seconds=30)
+    backoff: float = 2.0
+    max_delay: timedelta = timedelta(hours=1)
+    jitter: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A bounded set of worker slots; ``workers`` None: no bound."""
+
+    name: str
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A named entry of the crontab. ``timezone`` None: the system's own zone.
+
+    ``command`` is a string for the shell or a tuple to be executed as it is. ``source`` is the
+    file and line that the job begins at.
+    """
+
+    name: str
+    trigger: Trigger
+    command: str | tuple[str, ...]
+    timezone: str | None = None
+    enabled: bool = True
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    overlap: Overlap = Overlap.SKIP
+    queue_limit: int = 10
+    max_running: int | None = None
+    missed: Missed = Missed.ONCE
+    missed_within: timedelta | None = None
+    missed_limit: int = 100
+    dst_gap: DstGap = DstGap.RUN
+    dst_fold: DstFold = DstFold.FIRST
+    on_crash: OnCrash = OnCrash.LOST
+
+    timeout: timedelta | None = None
+    kill_after: timedelta = timedelta(seconds=10)
+    start_within: timedelta | None = None
+    retry: Retry = Retry()
+    success_codes: frozenset[int] = frozenset({0})
+
+    pool: str = DEFAULT_POOL
+    priority: int = 0
+
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cwd: str | None = None
+    shell: str = "/bin/sh"
+    umask: int = 0o022
+    keep_runs: int | None = 1000
+    keep_for: timedelta | None = timedelta(days=90)
+    discard_output: bool = False
+
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Crontab:
+    """A whole crontab. ``jobs`` and ``pools`` are in the order of the files."""
+
+    jobs: Mapping[str, Job]
+    pools: Mapping[str, Pool]
+    files: tuple[Path, ...] = ()

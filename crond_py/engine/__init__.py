@@ -1,0 +1,1 @@
+"""The engine: the state machine that turns due instants into accounted runs."""

@@ -1,0 +1,55 @@
+"""What the engine tells about itself, as plain data that can cross the control socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crond_py.crontab.model import Job
+from crond_py.model import Run
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job of the crontab in force, when it is next due, and what it is doing.
+
+    ``active`` are its runs without an outcome (queued, running, waiting for a retry), oldest
+    first; ``last`` is its newest run that was attempted.
+    """
+
+    job: Job
+    next_due: datetime | None
+    active: tuple[Run, ...]
+    last: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """How full a pool is; ``workers`` None: no bound."""
+
+    name: str
+    workers: int | None
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """The engine at one instant. ``troubles`` are faults that last, each a sentence."""
+
+    now: datetime
+    started_at: datetime
+    is_stopping: bool
+    jobs: tuple[JobStatus, ...]
+    pools: tuple[PoolStatus, ...]
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel has done: a run that was running is ``ending`` until its tree is gone."""
+
+    run_id: int
+    job: str
+    was: str
+    ending: bool

@@ -1,0 +1,113 @@
+"""Every error that pycron raises on purpose, as one tree.
+
+    PycronError                      exit code 1
+    ├── UsageError                   exit code 2   a request that makes no sense as put
+    │   ├── ScheduleError            an expression, zone or duration that cannot be read
+    │   └── UnknownNameError         no such job, run or pool
+    ├── DaemonNotRunningError        exit code 3   nobody listens on the control socket
+    ├── CrontabError                 exit code 78  the crontab is refused; carries every fault
+    ├── StateLockedError             exit code 1   another daemon holds the state directory
+    ├── LedgerError                  exit code 1   the ledger cannot be read or written now
+    │   └── LedgerCorruptError       it is not a ledger, or a newer or damaged one
+    ├── RequestRefusedError          exit code 1   understood, but policy says no
+    └── SchedulerShutdownError       exit code 1   a task for a scheduler that has been shut down
+
+A message is one sentence that names the thing, its place and the way out; what a program
+may want to look at is an attribute. A command that fails is an outcome of a run, never an
+exception. Exit code 78 is EX_CONFIG of sysexits(3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class PycronError(Exception):
+    """Base of the tree; ``exit_code`` is what the command line leaves with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(PycronError):
+    """A request that makes no sense as put."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ScheduleError(UsageError, ValueError):
+    """A schedule, time zone or duration that cannot be read.
+
+    ``field`` is the field at fault as crontab(5) calls it (``"minute"``, ``"day of month"``,
+    ``"timezone"``, ``"expression"``); ``allowed`` says what may stand there, or is empty.
+    """
+
+    def __init__(self, message: str, *, field: str = "expression", allowed: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        self.allowed = allowed
+
+
+class UnknownNameError(UsageError, LookupError):
+    """No job, run or pool of that name."""
+
+
+class DaemonNotRunningError(PycronError):
+    """Nobody listens on the control socket."""
+
+    exit_code: ClassVar[int] = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in a crontab.
+
+    ``line`` counts from 1 and is 0 where no line can be named (an unreadable file); ``key`` is
+    the dotted TOML path (``jobs.backup.overlap``) or empty.
+    """
+
+    path: str
+    line: int
+    key: str
+    message: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        key = f" {self.key}:" if self.key else ""
+        hint = f" ({self.suggestion})" if self.suggestion else ""
+        return f"{place}:{key} {self.message}{hint}"
+
+
+class CrontabError(PycronError):
+    """The crontab is refused whole; ``faults`` has every fault in the order of the files' lines."""
+
+    exit_code: ClassVar[int] = 78
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+class StateLockedError(PycronError):
+    """Another daemon holds the state directory; ``pid`` is its process id, or None if unknown."""
+
+    def __init__(self, message: str, *, pid: int | None) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class LedgerError(PycronError):
+    """The ledger cannot be read or written now (locked, disk full, no permission)."""
+
+
+class LedgerCorruptError(LedgerError):
+    """The file is not a ledger, is damaged, or was written by a newer pycron."""
+
+
+class RequestRefusedError(PycronError):
+    """A request that was understood and that policy does not allow now."""
+
+
+class SchedulerShutdownError(PycronError, RuntimeError):
+    """A task was given to a scheduler that has been shut down."""

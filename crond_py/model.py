@@ -1,0 +1,170 @@
+"""The words of the product as plain data: what a run is, how it ends, which policies there are.
+
+Nothing here reads a clock, touches a file or knows a library. Enum values are spelled as in the
+crontab and the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Overlap(StrEnum):
+    """What becomes of an occurrence while a run of the same job is still active."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    ALLOW = "allow"
+
+
+class Missed(StrEnum):
+    """What becomes of occurrences that fell while nothing could start them."""
+
+    SKIP = "skip"
+    ONCE = "once"
+    ALL = "all"
+
+
+class OnCrash(StrEnum):
+    """What becomes of a run that a crash of the daemon or the machine cut short."""
+
+    LOST = "lost"
+    RERUN = "rerun"
+
+
+class DstGap(StrEnum):
+    """Whether a fixed time that the clocks jump over is due at the end of the gap."""
+
+    RUN = "run"
+    SKIP = "skip"
+
+
+class DstFold(StrEnum):
+    """On which pass a fixed time is due that the clocks show twice."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+
+
+class EveryMode(StrEnum):
+    """From what an interval counts: the previous due instant, or the previous run's end."""
+
+    FIXED_RATE = "fixed-rate"
+    FIXED_DELAY = "fixed-delay"
+
+
+class Cause(StrEnum):
+    """Why a run exists."""
+
+    SCHEDULE = "schedule"
+    CATCH_UP = "catch_up"
+    MANUAL = "manual"
+    STARTUP = "startup"
+    UPSTREAM = "upstream"
+
+
+class State(StrEnum):
+    """Where a run stands; ``DONE`` means that it has an outcome."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING_RETRY = "waiting_retry"
+    DONE = "done"
+
+
+class Outcome(StrEnum):
+    """How a run ended. The last four carry a reason."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended. All None: nobody could tell (a survivor that ended unseen).
+
+    Exactly one of ``code`` and ``signal`` is set when the kernel told. CPU time and peak memory
+    come from wait4(2).
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    cpu: timedelta | None = None
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One process of a run. ``number`` counts from 1.
+
+    ``start_ticks`` is field 22 of /proc/PID/stat (proc(5)); with ``boot_id`` it tells a process
+    from a later one that got the same pid. ``reason`` says what the exit status cannot
+    ("no such file or directory: backup", "timed out after 2h").
+    """
+
+    number: int
+    begun_at: datetime
+    pid: int | None = None
+    start_ticks: int | None = None
+    boot_id: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit: Exit | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of an occurrence. (``job``, ``era``, ``due``) is its identity.
+
+    ``era`` goes up when the wall clock is set back so far that its readings are a new time.
+    ``last_due`` and ``count`` are set where one row stands for a stretch of missed occurrences:
+    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry.
+    """
+
+    id: int
+    job: str
+    era: int
+    due: datetime
+    cause: Cause
+    state: State
+    claimed_at: datetime
+    outcome: Outcome | None = None
+    reason: str = ""
+    last_due: datetime | None = None
+    count: int = 1
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+    attempts: tuple[Attempt, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a job's occurrences are accounted for. All but the strings and numbers are UTC.
+
+    Every occurrence after ``baseline`` and up to ``accounted_until`` has its row. ``fingerprint``
+    is that of the schedule; another one means a new schedule and a new baseline. ``anchor`` is
+    what an interval counts from. Where the clock was set back by no more than three hours,
+    occurrences from ``barrier_from`` to ``barrier_until`` were accounted for before that and do
+    not come again.
+    """
+
+    job: str
+    fingerprint: str
+    era: int
+    baseline: datetime
+    accounted_until: datetime
+    anchor: datetime | None = None
+    barrier_from: datetime | None = None
+    barrier_until: datetime | None = None
+    boot_id: str = ""

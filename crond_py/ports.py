@@ -1,0 +1,265 @@
+"""The seams of the system: what the engine asks for, and what others may put in its place.
+
+The engine knows only these. The real ones are ``clock.SystemClock``, ``scheduler.Dispatcher``,
+``ledger.sqlite.SqliteLedger`` and ``runner.process.ProcessRunner``; a test puts in a fake clock,
+a memory ledger and fake processes, and runs the whole daemon without a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+
+
+class Clock(Protocol):
+    """Where now comes from. Nothing else in the project reads a clock or sleeps."""
+
+    def now(self) -> datetime:
+        """Return the wall clock's reading, aware, in UTC."""
+        ...
+
+    def time_ns(self) -> int:
+        """Return the wall clock's reading in nanoseconds since the Unix epoch."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Return a reading in nanoseconds that never goes back and counts time in suspend."""
+        ...
+
+    def wait(self, condition: threading.Condition, deadline_ns: int | None) -> None:
+        """Wait on ``condition``, which the caller holds, until notified or ``deadline_ns``.
+
+        The deadline is one of ``monotonic_ns``; None means no limit. It may return early.
+        """
+        ...
+
+
+class Timer(Protocol):
+    """A handle for one entry on the heap."""
+
+
+class Timers(Protocol):
+    """One-shot timers on the one heap; ``T`` is whatever the sink takes."""
+
+    def call_at(self, deadline_ns: int, item: object, *, priority: int = 0) -> Timer:
+        """Deliver ``item`` once ``monotonic_ns`` has reached ``deadline_ns``.
+
+        Entries of one deadline are delivered together: higher ``priority`` first, then in the
+        order they were entered.
+        """
+        ...
+
+    def cancel(self, timer: Timer) -> bool:
+        """Take the entry back; False if it was delivered or cancelled before."""
+        ...
+
+
+# --- the ledger -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Enter a new run. With ``attempt``, its first attempt begins in the same breath.
+
+    A claim whose (job, era, due) is already there is refused: nothing is written for it.
+    """
+
+    job: str
+    era: int
+    due: datetime
+    cause: Cause
+    state: State
+    claimed_at: datetime
+    outcome: Outcome | None = None
+    reason: str = ""
+    last_due: datetime | None = None
+    count: int = 1
+    attempt: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRun:
+    """Change where a run stands. Fields are written as they are given, None and "" included."""
+
+    run_id: int
+    state: State
+    outcome: Outcome | None = None
+    reason: str = ""
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetAttempt:
+    """Enter or replace an attempt of a run; (run, number) is its identity."""
+
+    run_id: int
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class SetCursor:
+    """Enter or replace a job's cursor."""
+
+    cursor: Cursor
+
+
+Write = Claim | SetRun | SetAttempt | SetCursor
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """Which runs to list. Newest due first; ``before_id`` pages."""
+
+    job: str | None = None
+    outcomes: frozenset[Outcome] = frozenset()
+    states: frozenset[State] = frozenset()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int | None = 100
+    before_id: int | None = None
+
+
+class LedgerReader(Protocol):
+    """What can be asked of a ledger."""
+
+    @property
+    def identity(self) -> str:
+        """A short random name given to the ledger when it was begun; it never changes."""
+        ...
+
+    def run(self, run_id: int) -> Run | None: ...
+
+    def runs(self, query: RunQuery) -> list[Run]: ...
+
+    def open_runs(self) -> list[Run]:
+        """Return every run without an outcome, oldest claim first."""
+        ...
+
+    def cursors(self) -> dict[str, Cursor]: ...
+
+    def last_runs(self) -> dict[str, Run]:
+        """Return each job's newest run that has begun an attempt."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Ledger(LedgerReader, Protocol):
+    """A ledger that can also be written; one writer at a time."""
+
+    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
+        """Write all or nothing, in order; return one item for each Claim among them.
+
+        The item is the new run's id, or None where the claim was refused because its occurrence
+        is there already. With ``durable`` the writes survive a power cut once this returns;
+        without it they survive the process but perhaps not the machine.
+
+        Raises LedgerError where nothing could be written now; the caller may try again.
+        """
+        ...
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptKey:
+    """Which process: attempt ``number`` of run ``run_id``."""
+
+    run_id: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """All that is needed to start one process; nothing is taken from the daemon's own setting.
+
+    ``argv`` is executed as it is. Standard output and error go to ``output``, appended to;
+    None discards them. ``tag`` is the value of PYCRON_RUN_ID in ``env``, by which the process
+    and its descendants are found again in /proc.
+    """
+
+    key: AttemptKey
+    tag: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    umask: int
+    output: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process runs."""
+
+    key: AttemptKey
+    pid: int
+    start_ticks: int | None
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """There is no process; ``reason`` says why in words a person can use."""
+
+    key: AttemptKey
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process has ended, and after ``stop`` also every descendant that was found."""
+
+    key: AttemptKey
+    exit: Exit
+    at: datetime
+
+
+ProcessEvent = Started | StartFailed | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process of an earlier daemon that still runs.
+
+    ``leader``: it leads its session, so it is the process that was started, not a descendant.
+    """
+
+    tag: str
+    attempt: int
+    pid: int
+    start_ticks: int
+    leader: bool
+
+
+class Processes(Protocol):
+    """Starts, stops and watches processes. Every method returns at once.
+
+    What happens is told as a ProcessEvent, from a thread of the runner's own: for each ``start``
+    either one StartFailed, or one Started and later one Ended.
+    """
+
+    def start(self, spec: ProcessSpec) -> None: ...
+
+    def stop(self, key: AttemptKey, *, force: bool) -> None:
+        """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.
+
+        From then on Ended waits for all of the tree. An unknown key is ignored: it has ended.
+        """
+        ...
+
+    def survivors(self, identity: str) -> list[Survivor]:
+        """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
+        ...
+
+    def adopt(self, key: AttemptKey, survivor: Survivor) -> bool:
+        """Watch a survivor as if it had been started here; False if it has just ended."""
+        ...

@@ -1,0 +1,1 @@
+"""The runner: starts, watches and ends processes."""

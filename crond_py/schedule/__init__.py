@@ -1,0 +1,1 @@
+"""Schedules: when a job is due. Pure functions of an instant."""
