@@ -88,6 +88,21 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """When a failed or timed out attempt is followed by another.
+
+    The delay before attempt n+1 is ``delay * backoff ** (n - 1)``, at most ``max_delay``, and
+    then up to ``jitter`` longer.
+    """
+
+    attempts: int = 1
+    delay: timedelta = timedelta(seconds=30)
+    backoff: float = 2.0
+    max_delay: timedelta = timedelta(hours=1)
+    jitter: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How a process ended. All None: nobody could tell (a survivor that ended unseen).
 

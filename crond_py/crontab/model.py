@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
-from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap
+from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
 
 DEFAULT_POOL = "default"
 
@@ -46,21 +46,6 @@ class StartupTrigger:
 
 
 Trigger = CronTrigger | EveryTrigger | AtTrigger | StartupTrigger
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """When a failed or timed out attempt is followed by another.
-
-    The delay before attempt n+1 is ``delay * backoff ** (n - 1)``, at most ``max_delay``, and
-    then up to ``jitter`` longer.
-    """
-
-    attempts: int = 1
-    delay: timedelta = timedelta(seconds=30)
-    backoff: float = 2.0
-    max_delay: timedelta = timedelta(hours=1)
-    jitter: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
