@@ -1,1 +1,37 @@
-"""The engine: the state machine that turns due instants into accounted runs."""
+"""The engine: the state machine that turns due instants into accounted runs.
+
+How an occurrence goes through it::
+
+    heap --TimersFired--> inbox --batch--> Core.handle
+                                            |  agenda: which job, on time or missed?
+                                            |  lifecycle: start, queue or skip? (policy)
+                                            v
+                                          outbox: claims and other writes, ONE transaction
+                                            |  committed, durable
+                                            v
+                                          runner.start --Started/Ended--> inbox --> ...
+
+States of a run: QUEUED (behind a predecessor of its job, or for a slot of its pool), RUNNING (an
+attempt has begun), WAITING_RETRY, DONE with an outcome.
+
+What holds, whatever happens:
+
+1. Nothing starts before its claim, with the attempt's number, is durable (``outbox``). A crash at
+   any point leaves either no row, and the occurrence is missed, or a row, and it is never claimed
+   again: (job, era, due) is unique in the ledger.
+2. The claim and the job's cursor are one transaction, so no occurrence falls between them.
+3. With ``skip`` and ``queue`` at most one run of a job is active: one that has a slot, waits for
+   one, has a process, or waits for a retry. What still runs after a restart is adopted first.
+4. A slot is held from the beginning of an attempt to its end, never while waiting.
+5. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
+   clock is set, all are derived again. Elapsed time never looks at the wall clock.
+
+When the ledger cannot be written, writes and what waits for them are kept in order and tried again
+each second; ends of processes are noted meanwhile, and nothing starts unrecorded. When a schedule
+cannot be followed, that job alone is disabled and named by ``pycron status``.
+
+The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), ``lifecycle`` (what
+becomes of a run), ``recovery`` (what an earlier daemon left), ``pools`` (slots), ``outbox`` (record
+first, then act), ``timekeeper``, ``records`` and ``events`` (the data), ``view`` (what is told to
+others), ``thread`` (the loop around it).
+"""

@@ -1,0 +1,352 @@
+"""When each job is next due, and what became of the occurrences that nothing could start.
+
+Each live job has one entry on the heap, for its first occurrence without a row. When it comes, the
+occurrence is handed to the lifecycle and the cursor moves on, in one transaction with the claim.
+Occurrences found in the past (the daemon was down, frozen or suspended, or the clock was set
+forward) are settled by the job's missed policy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from crond_py.crontab import fingerprint
+from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, StartupTrigger
+from crond_py.engine.events import OccurrenceDue
+from crond_py.engine.lifecycle import Lifecycle, Parts
+from crond_py.engine.records import JobState
+from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
+from crond_py.policy import (
+    TICK,
+    Dropped,
+    MissedRule,
+    Occurrences,
+    advance,
+    next_unaccounted,
+    plan_missed,
+    rewind,
+    unaccounted,
+)
+from crond_py.ports import Claim, SetCursor
+from crond_py.schedule import Interval, OneOff, format_duration, parse_schedule, system_timezone
+
+log = logging.getLogger("pycron.engine")
+
+LATE = timedelta(seconds=1)
+"""An occurrence whose timer fires later than this was not merely late: nothing could start it."""
+
+EARLY = timedelta(milliseconds=2)
+"""A timer that fires earlier than this before its instant was set by another clock reading."""
+
+WAS_DOWN = "pycron was not running"
+WAS_FROZEN = "pycron was frozen or the machine suspended"
+WAS_SET_FORWARD = "the clock was set forward"
+WAS_PAST = "its time was past when pycron first read it"
+
+_REMOVED = "removed"
+
+
+class Agenda:
+    """Keeps every job's next occurrence on the heap and its cursor in the ledger."""
+
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+        self._parts = parts
+        self._lifecycle = lifecycle
+
+    # --- jobs come and go -----------------------------------------------------------------
+
+    def enter(self, job: Job, stored: Cursor | None, *, at_start: bool) -> JobState:
+        """Take a job in. Only ``at_start`` does what is stored of it count as time down."""
+        now = self._parts.timekeeper.now()
+        cursor = self._cursor_for(job, stored, now, at_start=at_start)
+        state = JobState(job, cursor)
+        self._lifecycle.states[job.name] = state
+        if cursor != stored:
+            self._parts.outbox.write(SetCursor(cursor))
+        if not job.enabled:
+            self.forget(state)
+        return state
+
+    def begin(self, state: JobState) -> None:
+        """Settle what a job missed while the daemon was down, and wait for what comes."""
+        now = self._parts.timekeeper.now()
+        self._set_schedule(state)
+        if state.is_live:
+            self._settle(state, now, _past_cause(state))
+        self.arm(state)
+        is_free = state.schedule is not None and state.next_due is None
+        if is_free and state.is_live and self._is_fixed_delay(state.job):
+            # Its last run ended unseen, so nothing began the delay that is to come.
+            self._restart_delay(state, now)
+            self.arm(state)
+
+    def begin_startup(self, state: JobState) -> None:
+        """Run a job that is due at the start of the daemon or of the machine."""
+        trigger = state.job.trigger
+        if not isinstance(trigger, StartupTrigger) or not state.is_live:
+            return
+        if trigger.per_boot and state.cursor.boot_id == self._parts.boot_id:
+            return
+        now = max(self._parts.timekeeper.now(), state.cursor.accounted_until + TICK)
+        self._save(state, replace(advance(state.cursor, now), boot_id=self._parts.boot_id))
+        self._lifecycle.admit(state, now, Cause.STARTUP)
+
+    def replace_job(self, state: JobState, job: Job) -> None:
+        """Take a job's new definition; its beat goes on unless the schedule itself changed."""
+        now = self._parts.timekeeper.now()
+        returns = job.enabled and not state.is_live
+        is_new = fingerprint(job) != state.cursor.fingerprint
+        state.job, state.is_removed, state.fault = job, False, ""
+        if not job.enabled:
+            self.forget(state)
+        elif is_new or returns:
+            self._save(state, self._cursor_for(job, state.cursor, now, at_start=False))
+        self._set_schedule(state)
+        if isinstance(job.trigger, AtTrigger) and state.is_live:
+            self._settle(state, now, _past_cause(state))
+        self.arm(state)
+
+    def remove(self, state: JobState) -> None:
+        """Take a job off the agenda; should it come back, it begins anew."""
+        state.is_removed = True
+        self.forget(state)
+        self.disarm(state)
+
+    def forget(self, state: JobState) -> None:
+        """Let nothing that falls from now on count as missed; a one-off stays done for ever."""
+        if not isinstance(state.job.trigger, AtTrigger):
+            self._save(state, replace(state.cursor, fingerprint=_REMOVED))
+
+    def _cursor_for(
+        self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool
+    ) -> Cursor:
+        mark = fingerprint(job)
+        if stored is not None and stored.fingerprint == mark:
+            if at_start or isinstance(job.trigger, AtTrigger):
+                return self._after_restart(stored, now)
+            if isinstance(job.trigger, StartupTrigger):
+                return stored
+        begin = now
+        if isinstance(job.trigger, AtTrigger):
+            # An instant that is past already is missed, not ignored.
+            begin = min(now, job.trigger.instant - TICK)
+        boot_id = "" if at_start or stored is None else stored.boot_id
+        era = stored.era if stored is not None else 0
+        return Cursor(job.name, mark, era, begin, begin, anchor=now, boot_id=boot_id)
+
+    def _after_restart(self, stored: Cursor, now: datetime) -> Cursor:
+        cursor = rewind(stored, now)
+        if cursor.anchor is not None and cursor.anchor > now:
+            # The clock was set back below what an interval counts from.
+            cursor = replace(cursor, anchor=now, era=stored.era + 1)
+        return cursor
+
+    def _set_schedule(self, state: JobState) -> None:
+        with self._guarding(state):
+            state.schedule = self._schedule_of(state)
+
+    def _schedule_of(self, state: JobState) -> Occurrences | None:
+        job, anchor = state.job, state.cursor.anchor
+        match job.trigger:
+            case CronTrigger(expressions):
+                return parse_schedule(
+                    expressions,
+                    job.timezone or system_timezone(),
+                    dst_gap=job.dst_gap,
+                    dst_fold=job.dst_fold,
+                    hash_key=job.name,
+                )
+            case AtTrigger(instant):
+                return OneOff(instant)
+            case EveryTrigger(period, EveryMode.FIXED_RATE) if anchor is not None:
+                return Interval(anchor, period)
+            case EveryTrigger(period, EveryMode.FIXED_DELAY) if anchor is not None:
+                return None if state.active else OneOff(anchor + period)
+            case _:
+                return None
+
+    # --- the heap -------------------------------------------------------------------------
+
+    def arm(self, state: JobState) -> None:
+        """Put the job's first occurrence without a row on the heap."""
+        self.disarm(state)
+        if not state.is_live or state.schedule is None or self._lifecycle.is_stopping:
+            return
+        with self._guarding(state):
+            state.next_due = next_unaccounted(state.schedule, state.cursor)
+        if state.next_due is not None:
+            state.timer = self._parts.timers.call_at(
+                self._parts.timekeeper.deadline(state.next_due),
+                OccurrenceDue(state, state.next_due),
+                priority=state.job.priority,
+            )
+
+    def disarm(self, state: JobState) -> None:
+        """Take the job's entry off the heap."""
+        if state.timer is not None:
+            self._parts.timers.cancel(state.timer)
+        state.timer = state.next_due = None
+
+    def due(self, state: JobState, due: datetime, fired_at: datetime) -> None:
+        """Deal with an occurrence whose timer fired at wall-clock instant ``fired_at``."""
+        if state.next_due != due or state.timer is None or not state.is_live:
+            return
+        state.timer = None
+        if due - fired_at > EARLY:
+            self.arm(state)
+            return
+        if fired_at - due > LATE:
+            self._settle(state, fired_at, WAS_FROZEN)
+        else:
+            self._save(state, advance(state.cursor, due))
+            self._lifecycle.admit(state, due, Cause.SCHEDULE)
+            self._begin_delay_if_idle(state)
+        self.arm(state)
+
+    def job_idle(self, state: JobState, ended_at: datetime) -> None:
+        """Begin a fixed delay at the end of a job's last active run."""
+        if self._is_fixed_delay(state.job) and state.is_live:
+            self._restart_delay(state, ended_at)
+            self.arm(state)
+
+    def _begin_delay_if_idle(self, state: JobState) -> None:
+        """After an occurrence that made no run (skipped), a fixed delay begins at once."""
+        if self._is_fixed_delay(state.job):
+            if state.active or state.queued:
+                state.schedule = None
+            else:
+                self._restart_delay(state, self._parts.timekeeper.now())
+
+    def _restart_delay(self, state: JobState, begin: datetime) -> None:
+        self._save(state, replace(state.cursor, anchor=begin))
+        self._set_schedule(state)
+
+    @staticmethod
+    def _is_fixed_delay(job: Job) -> bool:
+        trigger = job.trigger
+        return isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY
+
+    # --- missed occurrences ---------------------------------------------------------------
+
+    def _settle(self, state: JobState, until: datetime, cause: str) -> None:
+        """Account for every occurrence up to ``until`` that has no row yet."""
+        if state.schedule is None:
+            return
+        job = state.job
+        rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
+        plan = None
+        with self._guarding(state):
+            plan = plan_missed(state.schedule, unaccounted(state.cursor, until), rule, until)
+        if plan is None:
+            return
+        if plan.dropped is not None:
+            self._record_dropped(state, plan.dropped, cause)
+        self._save(state, advance(state.cursor, plan.accounted_until))
+        for due in plan.catch_up:
+            self._lifecycle.admit(state, due, Cause.CATCH_UP)
+        if plan.catch_up:
+            self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
+        self._begin_delay_if_idle(state)
+
+    def _record_dropped(self, state: JobState, dropped: Dropped, cause: str) -> None:
+        claim = Claim(
+            state.job.name,
+            state.cursor.era,
+            dropped.first,
+            Cause.SCHEDULE,
+            State.DONE,
+            self._parts.timekeeper.now(),
+            outcome=Outcome.MISSED,
+            reason=f"{cause}; {dropped.why}",
+            last_due=dropped.last if dropped.count > 1 else None,
+            count=dropped.count,
+        )
+        self._parts.outbox.claim(claim, lambda _: None)
+        self._log(
+            logging.WARNING,
+            "occurrences missed",
+            state,
+            f"{cause}; {dropped.why}",
+            count=dropped.count,
+            first=dropped.first,
+            last=dropped.last,
+        )
+
+    # --- the clock ------------------------------------------------------------------------
+
+    def clock_changed(self, step: timedelta, states: Mapping[str, JobState]) -> None:
+        """Derive every deadline again after the wall clock was set by ``step``."""
+        ahead = "forward" if step > timedelta(0) else "back"
+        log.warning(
+            "the clock was set %s by %s", ahead, format_duration(abs(step)), extra={"fields": {}}
+        )
+        now = self._parts.timekeeper.now()
+        for state in list(states.values()):
+            if isinstance(state.job.trigger, EveryTrigger):
+                self._save(state, _shifted(state.cursor, step))
+                self._set_schedule(state)
+            elif step < timedelta(0):
+                self._save(state, rewind(state.cursor, now, -step))
+            elif state.is_live and state.next_due is not None and state.next_due <= now - LATE:
+                self._settle(state, now, WAS_SET_FORWARD)
+            self.arm(state)
+
+    # --- small things ---------------------------------------------------------------------
+
+    def _save(self, state: JobState, cursor: Cursor) -> None:
+        if cursor != state.cursor:
+            state.cursor = cursor
+            self._parts.outbox.write(SetCursor(cursor))
+
+    @contextmanager
+    def _guarding(self, state: JobState) -> Iterator[None]:
+        """Keep a fault of one job's schedule to that job: the boundary of one dispatch."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - named above
+            self._disable(state, error)
+
+    def _disable(self, state: JobState, error: Exception) -> None:
+        """Take one job out of service whose schedule cannot be followed; the others go on."""
+        state.fault = f"disabled: {error}"
+        state.schedule = None
+        self.disarm(state)
+        log.error(
+            "job disabled, its schedule cannot be followed",
+            exc_info=error,
+            extra={"fields": {"job": state.job.name, "reason": str(error)}},
+        )
+
+    def _log(
+        self, level: int, message: str, state: JobState, reason: str, **fields: object
+    ) -> None:
+        log.log(
+            level,
+            message,
+            extra={"fields": {"job": state.job.name, **fields, "reason": reason}},
+        )
+
+
+def _past_cause(state: JobState) -> str:
+    trigger, first_seen = state.job.trigger, state.cursor.anchor
+    if isinstance(trigger, AtTrigger) and first_seen is not None and trigger.instant <= first_seen:
+        return WAS_PAST
+    return WAS_DOWN
+
+
+def _shifted(cursor: Cursor, step: timedelta) -> Cursor:
+    """Return an interval's cursor after a clock step: the same beat in the new readings.
+
+    Set back, its new readings may have been used before: that makes a new era.
+    """
+    return replace(
+        cursor,
+        era=cursor.era + (1 if step < timedelta(0) else 0),
+        baseline=cursor.baseline + step,
+        accounted_until=cursor.accounted_until + step,
+        anchor=cursor.anchor + step if cursor.anchor is not None else None,
+    )

@@ -1,0 +1,82 @@
+"""What can happen to the engine, as plain values in its inbox.
+
+Processes report ``ports.ProcessEvent``; timers deliver the ``*Due`` values below, each of which
+names the state it was set for, so that one that comes too late is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crond_py.engine.records import ActiveRun, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class OccurrenceDue:
+    """A job's next occurrence has come."""
+
+    state: JobState
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """The delay before a run's next attempt is over."""
+
+    run: ActiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutDue:
+    """An attempt has used up its ``timeout``."""
+
+    run: ActiveRun
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class KillDue:
+    """An attempt that was asked to end has used up its ``kill_after``."""
+
+    run: ActiveRun
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooLateDue:
+    """A run that has not begun has used up its ``start_within``."""
+
+    run: ActiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRetryDue:
+    """It is time to try again to write what the ledger did not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopLimitDue:
+    """A stopping daemon has waited for its jobs as long as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimersFired:
+    """Entries of the heap that came due together, and when they were taken from it."""
+
+    items: list[Any]
+    popped_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChanged:
+    """Somebody says that the wall clock was set; the engine looks for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request from another thread: ``function`` is called in the engine's."""
+
+    function: Callable[[], None]

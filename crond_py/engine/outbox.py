@@ -1,0 +1,68 @@
+"""Collects what one batch of events wants written, commits it at once, then acts.
+
+Record first, then act: an effect (starting a process, answering a caller) is handed in together
+with the writes that must be in the ledger before it happens. Where the ledger can't be written,
+both are kept in order and tried again later; nothing is lost and nothing runs unrecorded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from crond_py.ports import Claim, Ledger, Write
+
+ClaimTaken = Callable[[int | None], None]
+Effect = Callable[[], None]
+
+
+class Outbox:
+    """The engine's writes and the effects that wait for them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._writes: list[Write] = []
+        self._takers: list[ClaimTaken] = []
+        self._effects: list[Effect] = []
+        self._ready: deque[Effect] = deque()
+        self._is_durable = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been written and done."""
+        return not self._writes and not self._effects and not self._ready
+
+    def claim(self, claim: Claim, then: ClaimTaken) -> None:
+        """Enter a run; ``then`` gets its id once that is durable, None if it was refused."""
+        self._writes.append(claim)
+        self._takers.append(then)
+        self._is_durable = True
+
+    def write(self, *writes: Write, durable: bool = False) -> None:
+        """Write something that a restart could find out by itself, unless ``durable``."""
+        self._writes.extend(writes)
+        self._is_durable = self._is_durable or durable
+
+    def then(self, effect: Effect) -> None:
+        """Do something once all that was written so far is in the ledger."""
+        self._effects.append(effect)
+
+    def flush(self) -> None:
+        """Commit and act, also on what the effects themselves hand in.
+
+        Raises LedgerError where the ledger can't be written; everything is then still here. What
+        an effect raises comes through, and the effects behind it are left for the next flush.
+        """
+        self._act()
+        while self._writes or self._effects:
+            ids = self._ledger.write(self._writes, durable=self._is_durable) if self._writes else []
+            self._ready.extend(map(partial, self._takers, ids))
+            self._ready.extend(self._effects)
+            self._writes, self._takers, self._effects = [], [], []
+            self._is_durable = False
+            self._act()
+
+    def _act(self) -> None:
+        while self._ready:
+            self._ready.popleft()()

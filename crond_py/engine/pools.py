@@ -1,0 +1,57 @@
+"""Worker slots: how many runs of a pool may have a process at once, and who is next."""
+
+from __future__ import annotations
+
+import heapq
+from datetime import datetime
+
+from crond_py.crontab.model import Pool
+from crond_py.engine.records import ActiveRun, Stage
+
+
+class Slots:
+    """The slots of one pool. Waiting runs go by higher priority, then due, then order of arrival.
+
+    A run that no longer waits (cancelled, too late) is dropped when its turn comes.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.taken = 0
+        self._waiting: list[tuple[int, datetime, int, ActiveRun]] = []
+        self._arrivals = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for a slot."""
+        return sum(run.stage is Stage.SLOT for *_, run in self._waiting)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether some run waits for a slot; a newcomer must not go before it."""
+        while self._waiting and self._waiting[0][-1].stage is not Stage.SLOT:
+            heapq.heappop(self._waiting)
+        return bool(self._waiting)
+
+    def try_take(self) -> bool:
+        """Take a slot if there is a free one."""
+        if self.pool.workers is not None and self.taken >= self.pool.workers:
+            return False
+        self.taken += 1
+        return True
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.taken -= 1
+
+    def wait(self, run: ActiveRun) -> None:
+        """Put a run, whose stage is SLOT, among those that wait."""
+        self._arrivals += 1
+        entry = (-run.job.priority, run.run.due, self._arrivals, run)
+        heapq.heappush(self._waiting, entry)
+
+    def next_waiting(self) -> ActiveRun | None:
+        """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""
+        if not self.has_waiting or not self.try_take():
+            return None
+        return heapq.heappop(self._waiting)[-1]

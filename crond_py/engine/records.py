@@ -1,0 +1,105 @@
+"""The engine's mutable records: a job and what it is doing, a run on its way to an outcome."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+
+from crond_py.crontab.model import Job
+from crond_py.model import Attempt, Cursor, Outcome, Run
+from crond_py.policy import Load, Occurrences
+from crond_py.ports import AttemptKey, Timer
+
+
+class Stage(Enum):
+    """What a run without an outcome waits for.
+
+    BEHIND: a predecessor of its job. SLOT: a worker slot of its pool. STARTING: word from the
+    runner. RUNNING: the end of its process. RETRY: the delay before its next attempt. ENDED: it
+    has its outcome.
+    """
+
+    BEHIND = auto()
+    SLOT = auto()
+    STARTING = auto()
+    RUNNING = auto()
+    RETRY = auto()
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a run is being ended before its own end, and what its outcome will be."""
+
+    outcome: Outcome
+    reason: str
+    is_forced: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ActiveRun:
+    """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.
+
+    ``job`` is the definition it was claimed under; ``on_end`` is called with the finished run
+    once its outcome is in the ledger.
+    """
+
+    job: Job
+    run: Run
+    stage: Stage
+    attempt: Attempt | None = None
+    stop: Stop | None = None
+    begins_when_claimed: bool = False
+    timeout_timer: Timer | None = None
+    kill_timer: Timer | None = None
+    wait_timer: Timer | None = None
+    on_end: list[Callable[[Run], None]] = field(default_factory=list)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the ledger has it."""
+        return self.run.id != 0
+
+    @property
+    def key(self) -> AttemptKey:
+        """The identity of the present attempt's process."""
+        return AttemptKey(self.run.id, self.attempt_number)
+
+    @property
+    def attempt_number(self) -> int:
+        """How many attempts have begun."""
+        return self.attempt.number if self.attempt else 0
+
+
+@dataclass(slots=True, eq=False)
+class JobState:
+    """A job of the crontab in force, or a removed one whose last runs still finish.
+
+    ``schedule`` is None where nothing is due by itself: at startup only, or while a fixed delay
+    waits for the end of a run. ``fault`` says why the job was disabled by the engine.
+    """
+
+    job: Job
+    cursor: Cursor
+    schedule: Occurrences | None = None
+    next_due: datetime | None = None
+    timer: Timer | None = None
+    active: list[ActiveRun] = field(default_factory=list)
+    queued: deque[ActiveRun] = field(default_factory=deque)
+    last: Run | None = None
+    last_manual: datetime | None = None
+    is_removed: bool = False
+    fault: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its occurrences are to be run."""
+        return self.job.enabled and not self.is_removed and not self.fault
+
+    @property
+    def load(self) -> Load:
+        """How busy the job is."""
+        return Load(len(self.active), len(self.queued))

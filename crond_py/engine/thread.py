@@ -1,0 +1,161 @@
+"""The thread around the state machine: one inbox, one loop of ten lines.
+
+Whatever happens is put into the inbox, by any thread, without waiting; requests wait for their
+answer. All events that lie there are handled as one batch, so that what falls due together is
+committed together.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from crond_py.crontab.model import Crontab
+from crond_py.engine.core import Core
+from crond_py.engine.events import Call, ClockChanged, TimersFired
+from crond_py.engine.view import Cancelled, EngineStatus
+from crond_py.errors import RequestRefusedError
+from crond_py.model import Run
+from crond_py.ports import ProcessEvent
+
+MAX_BATCH = 2000
+"""How many events are committed together at most."""
+
+CLAIM_PATIENCE = timedelta(seconds=10)
+"""How long a request to run a job waits for the ledger."""
+
+T = TypeVar("T")
+
+
+class Engine:
+    """The engine as the rest of the daemon sees it. Every method may be called from any thread.
+
+    ``start`` and ``close`` are idempotent; ``close`` without ``start`` is legal. Requests raise
+    what ``Core`` raises, and RequestRefusedError once the engine is closed.
+    """
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[object | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._core: Core | None = None
+        self._is_closed = False
+
+    # --- what happens ---------------------------------------------------------------------
+
+    def timers_fired(self, items: list[object], popped_ns: int) -> None:
+        """Take a batch of timers from the dispatcher."""
+        self._inbox.put(TimersFired(items, popped_ns))
+
+    def process_event(self, event: ProcessEvent) -> None:
+        """Take word of a process from the runner."""
+        self._inbox.put(event)
+
+    def clock_changed(self) -> None:
+        """Have the engine look at the clock at once."""
+        self._inbox.put(ClockChanged())
+
+    # --- the thread -----------------------------------------------------------------------
+
+    def start(self, core: Core) -> None:
+        """Begin to handle events; ``core.begin`` has been called."""
+        with self._lock:
+            if self._thread is not None or self._is_closed:
+                return
+            self._core = core
+            self._thread = threading.Thread(target=self._loop, args=(core,), name="pycron-engine")
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread once all that lies in the inbox is handled. Runs are left as they are."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+            thread = self._thread
+        if not was_closed:
+            self._inbox.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _loop(self, core: Core) -> None:
+        while True:
+            batch = [self._inbox.get()]
+            while len(batch) < MAX_BATCH:
+                try:
+                    batch.append(self._inbox.get_nowait())
+                except queue.Empty:
+                    break
+            core.handle([event for event in batch if event is not None])
+            if None in batch:
+                return
+
+    # --- requests -------------------------------------------------------------------------
+
+    def status(self) -> EngineStatus:
+        """Return the engine's view of everything."""
+        return self._ask(lambda core: core.status())
+
+    def trigger(self, name: str, *, force: bool) -> int:
+        """Run a job now and return the run's id."""
+        claimed: Future[int] = Future()
+        self._ask(
+            lambda core: core.trigger(
+                name, is_forced=force, then=lambda active: claimed.set_result(active.run.id)
+            )
+        )
+        try:
+            return claimed.result(CLAIM_PATIENCE.total_seconds())
+        except TimeoutError:
+            message = f"a run of {name} waits for the ledger, which cannot be written now"
+            raise RequestRefusedError(message) from None
+
+    def cancel_run(self, run_id: int) -> Cancelled:
+        """Cancel one run; its process, if it has one, ends a little later."""
+        return self._ask(lambda core: core.cancel_run(run_id))
+
+    def cancel_job(self, name: str) -> list[Cancelled]:
+        """Cancel every unfinished run of a job."""
+        return self._ask(lambda core: core.cancel_job(name))
+
+    def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
+        """Wait until a run has its outcome and return it; None if it has none in time."""
+        outcome: Future[Run] = Future()
+        self._ask(lambda core: core.on_end(run_id, outcome.set_result))
+        try:
+            return outcome.result(timeout.total_seconds())
+        except TimeoutError:
+            return None
+
+    def reload(self, crontab: Crontab) -> None:
+        """Put another crontab in force."""
+        self._ask(lambda core: core.reload(crontab))
+
+    def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
+        """Start nothing more and call back, in the engine's thread, once no process is left."""
+        self._ask(lambda core: core.stop(limit, on_stopped))
+
+    def end_runs(self, reason: str) -> None:
+        """End every process."""
+        self._ask(lambda core: core.end_runs(reason))
+
+    def _ask(self, question: Callable[[Core], T]) -> T:
+        """Have ``question`` put to the core in the engine's thread and wait for the answer."""
+        answer: Future[T] = Future()
+        with self._lock:
+            core = self._core
+            if core is None or self._is_closed:
+                message = "pycron is not running any more"
+                raise RequestRefusedError(message)
+            self._inbox.put(Call(partial(_put, question, core, answer)))
+        return answer.result()
+
+
+def _put(question: Callable[[Core], T], core: Core, answer: Future[T]) -> None:
+    try:
+        answer.set_result(question(core))
+    except Exception as error:  # noqa: BLE001 - handed to the caller, whose it is
+        answer.set_exception(error)

@@ -1,0 +1,71 @@
+"""Turns wall-clock instants into deadlines of the monotonic clock, and notices when the wall
+clock is set.
+
+One difference between the two clocks is held and used for every deadline, so that occurrences of
+one instant get one deadline and fall into one batch. Slewing moves both clocks alike, and so does
+a suspend; only a step changes the difference, and then every wall-clock deadline is derived again.
+"""  # noqa: D205 - one sentence
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from crond_py.ports import Clock
+
+STEP_TOLERANCE_NS = 1_000_000
+"""Differences below this are noise of reading two clocks one after the other."""
+
+_READING_NS = 50_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_ns(span: timedelta) -> int:
+    """Return a span in nanoseconds."""
+    return span // _MICROSECOND * 1000
+
+
+class Timekeeper:
+    """Holds the difference between the wall clock and the monotonic one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ns = self._measure()
+
+    def now(self) -> datetime:
+        """Return the wall clock's reading."""
+        return self._clock.now()
+
+    def deadline(self, due: datetime) -> int:
+        """Return the monotonic instant, in nanoseconds, of a wall-clock instant."""
+        return to_ns(due - _EPOCH) - self._offset_ns
+
+    def after(self, delay: timedelta) -> int:
+        """Return the monotonic instant, in nanoseconds, ``delay`` from now."""
+        return self._clock.monotonic_ns() + to_ns(delay)
+
+    def wall_at(self, monotonic_ns: int) -> datetime:
+        """Return what the wall clock read, or will read, at a monotonic instant."""
+        return _EPOCH + _MICROSECOND * ((monotonic_ns + self._offset_ns) // 1000)
+
+    def take_step(self) -> timedelta | None:
+        """Return how far the wall clock was set since the last call, or None; adopt the change."""
+        offset_ns = self._measure()
+        step_ns = offset_ns - self._offset_ns
+        if abs(step_ns) < STEP_TOLERANCE_NS:
+            return None
+        self._offset_ns = offset_ns
+        return _MICROSECOND * round(step_ns / 1000)
+
+    def _measure(self) -> int:
+        """Read both clocks close together: a thread switch in between would look like a step."""
+        best_width, best_offset = None, 0
+        for _ in range(5):
+            before = self._clock.monotonic_ns()
+            wall = self._clock.time_ns()
+            width = self._clock.monotonic_ns() - before
+            if best_width is None or width < best_width:
+                best_width, best_offset = width, wall - before - width // 2
+            if width <= _READING_NS:
+                break
+        return best_offset

@@ -1,0 +1,315 @@
+"""The rules as pure functions on plain data: overlap, missed runs, retry, recovery, clock steps.
+
+Nothing here reads a clock, writes a ledger or knows a process. The engine asks, acts on the
+answer, and records it. Where a stretch of time is given as (after, until), the first instant is
+outside and the last inside, as everywhere in the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum, auto
+from typing import Protocol
+
+from crond_py.model import Cause, Cursor, Exit, Missed, OnCrash, Outcome, Overlap, Retry, State
+
+NEW_TIME_AFTER = timedelta(hours=3)
+"""A clock set back by more than this shows a new time (cron(8), Debian: changes of three hours)."""
+
+TICK = timedelta(microseconds=1)
+"""The resolution of every instant in the project."""
+
+Stretch = tuple[datetime, datetime]
+
+
+class Occurrences(Protocol):
+    """What the rules need of a schedule; see ``crond_py.schedule``."""
+
+    def next_after(self, instant: datetime, /) -> datetime | None: ...  # noqa: D102 - named there
+
+    def latest_until(self, instant: datetime, /) -> datetime | None: ...  # noqa: D102
+
+    def count(self, after: datetime, until: datetime, /) -> int: ...  # noqa: D102
+
+
+# --- overlap ----------------------------------------------------------------------------------
+
+
+class Admission(Enum):
+    """What becomes of a run that is due now."""
+
+    START = auto()
+    QUEUE = auto()
+    SKIP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapDecision:
+    """The answer, and for SKIP its code: ``overlap``, ``queue_full`` or ``max_running``."""
+
+    admission: Admission
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy a job is.
+
+    ``active`` runs have a slot or wait for one, have a process or a retry to come; ``queued`` ones
+    wait for those.
+    """
+
+    active: int
+    queued: int
+
+
+def decide_overlap(
+    overlap: Overlap, cause: Cause, load: Load, *, queue_limit: int, max_running: int | None
+) -> OverlapDecision:
+    """Say what becomes of an occurrence that is due while ``load`` is on its job.
+
+    Caught-up runs are never skipped for one another: with ``skip`` and ``queue`` they go one after
+    the other, and their number is bounded by ``missed_limit``.
+    """
+    if overlap is Overlap.ALLOW:
+        is_free = max_running is None or load.active < max_running
+    else:
+        is_free = not load.active and not load.queued
+    if is_free:
+        return OverlapDecision(Admission.START)
+    has_room = overlap is Overlap.QUEUE and load.queued < queue_limit
+    if has_room or cause is Cause.CATCH_UP:
+        return OverlapDecision(Admission.QUEUE)
+    return OverlapDecision(Admission.SKIP, _SKIP_CODES[overlap])
+
+
+_SKIP_CODES = {
+    Overlap.SKIP: "overlap",
+    Overlap.QUEUE: "queue_full",
+    Overlap.ALLOW: "max_running",
+}
+
+
+# --- missed occurrences -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Missed occurrences that are not made up: one row of the ledger. ``why`` names the rule."""
+
+    first: datetime
+    last: datetime
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissedPlan:
+    """What to do about a gap: runs to catch up with, oldest first, and what is dropped.
+
+    ``accounted_until`` is the newest occurrence of the gap.
+    """
+
+    catch_up: tuple[datetime, ...]
+    dropped: Dropped | None
+    accounted_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MissedRule:
+    """A job's answer to missed occurrences: its ``missed``, ``missed_within``, ``missed_limit``."""
+
+    missed: Missed
+    within: timedelta | None
+    limit: int
+
+    @property
+    def wanted(self) -> int:
+        """How many occurrences may be made up at most."""
+        return {Missed.SKIP: 0, Missed.ONCE: 1, Missed.ALL: self.limit}[self.missed]
+
+
+def plan_missed(
+    schedule: Occurrences, stretches: Iterable[Stretch], rule: MissedRule, now: datetime
+) -> MissedPlan | None:
+    """Say what becomes of the occurrences in ``stretches``; None where there are none.
+
+    The cost does not grow with their number: they are counted, and only those that are made up
+    are listed, from the newest backwards.
+    """
+    counted = [(a, u, schedule.count(a, u)) for a, u in stretches]
+    counted = [item for item in counted if item[2]]
+    if not counted:
+        return None
+    wanted = rule.wanted
+    oldest = now - rule.within if rule.within is not None else None
+    newest_first = _backwards(schedule, [(a, u) for a, u, _ in counted])
+    newest = due = next(newest_first)
+    keep: list[datetime] = []
+    rest: datetime | None = due
+    while rest is not None and len(keep) < wanted and (oldest is None or rest >= oldest):
+        keep.append(rest)
+        rest = next(newest_first, None)
+    dropped = None
+    if rest is not None:
+        first = schedule.next_after(counted[0][0]) or rest
+        total = sum(number for _, _, number in counted)
+        dropped = Dropped(first, rest, total - len(keep), _why(rule, keep, rest, oldest))
+    return MissedPlan(tuple(reversed(keep)), dropped, newest)
+
+
+def _backwards(schedule: Occurrences, stretches: list[Stretch]) -> Iterator[datetime]:
+    for after, until in reversed(stretches):
+        due = schedule.latest_until(until)
+        while due is not None and due > after:
+            yield due
+            due = schedule.latest_until(due - TICK)
+
+
+def _why(rule: MissedRule, keep: list[datetime], rest: datetime, oldest: datetime | None) -> str:
+    if rule.missed is Missed.SKIP:
+        return 'missed = "skip"'
+    if oldest is not None and rest < oldest:
+        return "older than missed_within"
+    if rule.missed is Missed.ONCE and keep:
+        return 'only the newest is made up, missed = "once"'
+    return f"beyond missed_limit = {rule.limit}"
+
+
+def unaccounted(cursor: Cursor, until: datetime) -> list[Stretch]:
+    """Return the stretches up to ``until`` whose occurrences have no row yet."""
+    start = cursor.accounted_until
+    if cursor.barrier_from is None or cursor.barrier_until is None:
+        stretches = [(start, until)]
+    else:
+        stretches = [
+            (start, min(until, cursor.barrier_from)),
+            (max(start, cursor.barrier_until), until),
+        ]
+    return [(after, upto) for after, upto in stretches if after < upto]
+
+
+def next_unaccounted(schedule: Occurrences, cursor: Cursor) -> datetime | None:
+    """Return the first occurrence that has no row yet.
+
+    Raises ArithmeticError where the schedule answers with an instant that is not later than the
+    one it was asked for: such a schedule would be due for ever.
+    """
+    after = cursor.accounted_until
+    due = _strictly_after(schedule, after)
+    if due is None or cursor.barrier_from is None or cursor.barrier_until is None:
+        return due
+    if cursor.barrier_from < due <= cursor.barrier_until:
+        return _strictly_after(schedule, cursor.barrier_until)
+    return due
+
+
+def _strictly_after(schedule: Occurrences, instant: datetime) -> datetime | None:
+    due = schedule.next_after(instant)
+    if due is not None and due <= instant:
+        message = f"the schedule is due at {due.isoformat()}, not after {instant.isoformat()}"
+        raise ArithmeticError(message)
+    return due
+
+
+# --- a clock that was set back ------------------------------------------------------------------
+
+
+def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) -> Cursor:
+    """Return the cursor for a wall clock that now reads earlier than what is accounted for.
+
+    ``set_back_by`` is the size of the step where it is known; after a restart it is not, and the
+    distance to the newest accounted occurrence stands for it. Up to three hours, occurrences that
+    had their row before do not come again; further back the readings are a new time, a new era,
+    and are used at once.
+    """
+    step = set_back_by if set_back_by is not None else cursor.accounted_until - now
+    if now >= cursor.accounted_until:
+        return cursor
+    if step > NEW_TIME_AFTER:
+        return replace(
+            cursor,
+            era=cursor.era + 1,
+            baseline=now,
+            accounted_until=now,
+            barrier_from=None,
+            barrier_until=None,
+        )
+    return replace(
+        cursor,
+        baseline=now,
+        accounted_until=now,
+        barrier_from=min(cursor.baseline, cursor.barrier_from or cursor.baseline),
+        barrier_until=max(cursor.accounted_until, cursor.barrier_until or cursor.accounted_until),
+    )
+
+
+def advance(cursor: Cursor, due: datetime) -> Cursor:
+    """Return the cursor once everything up to ``due`` has its row; a passed barrier goes."""
+    if cursor.barrier_until is not None and due >= cursor.barrier_until:
+        return replace(cursor, accounted_until=due, barrier_from=None, barrier_until=None)
+    return replace(cursor, accounted_until=due)
+
+
+# --- how an attempt ended -----------------------------------------------------------------------
+
+
+def judge_exit(exit_: Exit, success_codes: frozenset[int]) -> tuple[Outcome, str]:
+    """Say whether a process that ended by itself succeeded, and if not, why in words."""
+    if exit_.code is not None:
+        if exit_.code in success_codes:
+            return Outcome.SUCCEEDED, ""
+        return Outcome.FAILED, f"exit status {exit_.code}"
+    if exit_.signal is not None:
+        return Outcome.FAILED, f"ended by signal {exit_.signal}"
+    return Outcome.LOST, "ended while pycron could not see its exit status"
+
+
+def wants_retry(outcome: Outcome, attempt: int, retry: Retry) -> bool:
+    """Say whether attempt number ``attempt`` that ended so is followed by another."""
+    return outcome in {Outcome.FAILED, Outcome.TIMED_OUT} and attempt < retry.attempts
+
+
+def retry_delay(retry: Retry, attempt: int, fraction: float) -> timedelta:
+    """Return how long to wait after attempt number ``attempt``.
+
+    ``fraction`` in [0, 1) says how much of ``retry.jitter`` is added.
+    """
+    try:
+        delay = min(retry.delay * retry.backoff ** (attempt - 1), retry.max_delay)
+    except OverflowError:
+        delay = retry.max_delay
+    return delay + retry.jitter * fraction
+
+
+# --- after a crash ------------------------------------------------------------------------------
+
+
+class Recovery(StrEnum):
+    """What a restarted daemon does with a run that has no outcome."""
+
+    ADOPT = "adopt"
+    REQUEUE = "requeue"
+    RERUN = "rerun"
+    LOST = "lost"
+    REMOVED = "removed"
+
+
+def decide_recovery(
+    state: State, *, survives: bool, on_crash: OnCrash, job_exists: bool
+) -> Recovery:
+    """Say what becomes of an open run found at the start of the daemon.
+
+    A process that still runs is adopted, whatever became of its job. One that is gone was cut
+    short, or ended unseen: ``on_crash`` decides. A run that never began an attempt, or waits for
+    its next one, goes on waiting, unless its job was removed.
+    """
+    if state is State.RUNNING:
+        if survives:
+            return Recovery.ADOPT
+        if on_crash is OnCrash.RERUN and job_exists:
+            return Recovery.RERUN
+        return Recovery.LOST
+    return Recovery.REQUEUE if job_exists else Recovery.REMOVED
