@@ -171,10 +171,10 @@ def _backwards(schedule: Occurrences, stretches: list[Stretch]) -> Iterator[date
 def _why(rule: MissedRule, keep: list[datetime], rest: datetime, oldest: datetime | None) -> str:
     if rule.missed is Missed.SKIP:
         return 'missed = "skip"'
-    if oldest is not None and rest < oldest:
-        return "older than missed_within"
     if rule.missed is Missed.ONCE and keep:
         return 'only the newest is made up, missed = "once"'
+    if oldest is not None and rest < oldest:
+        return "older than missed_within"
     return f"beyond missed_limit = {rule.limit}"
 
 
@@ -239,7 +239,7 @@ def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) 
         )
     return replace(
         cursor,
-        baseline=now,
+        baseline=min(cursor.baseline, now),
         accounted_until=now,
         barrier_from=min(cursor.baseline, cursor.barrier_from or cursor.baseline),
         barrier_until=max(cursor.accounted_until, cursor.barrier_until or cursor.accounted_until),

@@ -1,0 +1,281 @@
+"""The rules, by tables: what the design says, case by case."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crond_py.model import Cause, Cursor, Exit, Missed, OnCrash, Outcome, Overlap, Retry, State
+from crond_py.policy import (
+    TICK,
+    Admission,
+    Load,
+    MissedRule,
+    Recovery,
+    advance,
+    decide_overlap,
+    decide_recovery,
+    judge_exit,
+    next_unaccounted,
+    plan_missed,
+    retry_delay,
+    rewind,
+    unaccounted,
+    wants_retry,
+)
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+class EachMinute:
+    """Due at every full minute: the simplest schedule there is, written for these tests."""
+
+    def next_after(self, instant: datetime) -> datetime:
+        """Return the first full minute after ``instant``."""
+        return instant.replace(second=0, microsecond=0) + MINUTE
+
+    def latest_until(self, instant: datetime) -> datetime:
+        """Return the newest full minute up to ``instant``."""
+        return instant.replace(second=0, microsecond=0)
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many full minutes lie in (after, until]."""
+        due, number = self.next_after(after), 0
+        while due <= until:
+            due, number = due + MINUTE, number + 1
+        return number
+
+
+def cursor(accounted_until: datetime, baseline: datetime = NOON - HOUR) -> Cursor:
+    """Return a cursor without a barrier."""
+    return Cursor("j", "f", 0, baseline, accounted_until)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "cause", "active", "queued", "expected"),
+    [
+        ("skip", "schedule", 0, 0, "START"),
+        ("skip", "schedule", 1, 0, "SKIP overlap"),
+        ("skip", "schedule", 0, 1, "SKIP overlap"),
+        ("skip", "manual", 1, 0, "SKIP overlap"),
+        ("skip", "catch_up", 1, 0, "QUEUE"),
+        ("skip", "catch_up", 1, 99, "QUEUE"),
+        ("queue", "schedule", 0, 0, "START"),
+        ("queue", "schedule", 1, 0, "QUEUE"),
+        ("queue", "schedule", 1, 2, "QUEUE"),
+        ("queue", "schedule", 1, 3, "SKIP queue_full"),
+        ("queue", "catch_up", 1, 50, "QUEUE"),
+        ("allow", "schedule", 0, 0, "START"),
+        ("allow", "schedule", 3, 0, "START"),
+        ("allow", "schedule", 4, 0, "SKIP max_running"),
+        ("allow", "catch_up", 4, 0, "QUEUE"),
+    ],
+)
+def test_overlap_table(overlap: str, cause: str, active: int, queued: int, expected: str) -> None:
+    """P5: each policy admits, queues or skips as its row says (queue_limit 3, max_running 4)."""
+    decision = decide_overlap(
+        Overlap(overlap), Cause(cause), Load(active, queued), queue_limit=3, max_running=4
+    )
+    assert f"{decision.admission.name} {decision.code}".strip() == expected
+
+
+def test_allow_without_ceiling_always_starts() -> None:
+    """``allow`` without ``max_running`` has no limit of its own."""
+    decision = decide_overlap(
+        Overlap.ALLOW, Cause.SCHEDULE, Load(10_000, 0), queue_limit=0, max_running=None
+    )
+    assert decision.admission is Admission.START
+
+
+GAP = (NOON, NOON + 10 * MINUTE + timedelta(seconds=30))
+"""Ten occurrences, 12:01 to 12:10, seen at 12:10:30."""
+
+
+def minutes(*numbers: int) -> tuple[datetime, ...]:
+    """Return the minutes after noon."""
+    return tuple(NOON + number * MINUTE for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("rule", "made_up", "dropped", "words"),
+    [
+        (("skip", None, 100), (), (1, 10, 10), "skip"),
+        (("once", None, 100), (10,), (1, 9, 9), "only the newest"),
+        (("all", None, 100), tuple(range(1, 11)), None, ""),
+        (("all", None, 3), (8, 9, 10), (1, 7, 7), "missed_limit = 3"),
+        (("all", 180, 100), (8, 9, 10), (1, 7, 7), "missed_within"),
+        (("once", 20, 100), (), (1, 10, 10), "missed_within"),
+        (("once", 60, 100), (10,), (1, 9, 9), "only the newest"),
+        (("all", 10_000, 0), (), (1, 10, 10), "missed_limit = 0"),
+    ],
+)
+def test_missed_table(
+    rule: tuple[str, int | None, int],
+    made_up: tuple[int, ...],
+    dropped: tuple[int, int, int] | None,
+    words: str,
+) -> None:
+    """P1: a gap of ten occurrences is made up, oldest first, or dropped in one row, by policy."""
+    missed, seconds, limit = rule
+    within = timedelta(seconds=seconds) if seconds is not None else None
+    plan = plan_missed(EachMinute(), [GAP], MissedRule(Missed(missed), within, limit), GAP[1])
+    assert plan is not None
+    assert plan.catch_up == minutes(*made_up)
+    assert plan.accounted_until == NOON + 10 * MINUTE
+    if dropped is None:
+        assert plan.dropped is None
+    else:
+        assert plan.dropped is not None
+        first, last, count = dropped
+        assert (plan.dropped.first, plan.dropped.last) == minutes(first, last)
+        assert plan.dropped.count == count
+        assert words in plan.dropped.why
+
+
+def test_no_gap_no_plan() -> None:
+    """Nothing is missed where no occurrence falls into the gap."""
+    rule = MissedRule(Missed.ALL, None, 100)
+    assert plan_missed(EachMinute(), [(NOON, NOON + timedelta(seconds=59))], rule, NOON) is None
+    assert plan_missed(EachMinute(), [], rule, NOON) is None
+
+
+def test_missed_across_a_barrier() -> None:
+    """P2: what was accounted for before the clock was set back is neither run nor counted."""
+    behind = Cursor(
+        "j", "f", 0, NOON, NOON, barrier_from=minutes(3)[0], barrier_until=minutes(7)[0]
+    )
+    stretches = unaccounted(behind, GAP[1])
+    plan = plan_missed(EachMinute(), stretches, MissedRule(Missed.ALL, None, 100), GAP[1])
+    assert plan is not None
+    assert plan.catch_up == minutes(1, 2, 3, 8, 9, 10)
+    plan = plan_missed(EachMinute(), stretches, MissedRule(Missed.ALL, None, 4), GAP[1])
+    assert plan is not None
+    assert plan.catch_up == minutes(3, 8, 9, 10)
+    assert plan.dropped is not None
+    assert (plan.dropped.first, plan.dropped.last, plan.dropped.count) == (*minutes(1, 2), 2)
+
+
+def test_set_back_a_little_repeats_nothing() -> None:
+    """P2: after a step of 40 minutes back, the next occurrence is the first one never seen."""
+    behind = rewind(cursor(NOON, baseline=NOON - HOUR), NOON - 40 * MINUTE)
+    assert behind.era == 0
+    assert next_unaccounted(EachMinute(), behind) == NOON + MINUTE
+
+
+def test_set_back_before_the_baseline_uses_what_never_was() -> None:
+    """Readings from before the first start were never due; those after it do not come again."""
+    behind = rewind(cursor(NOON, baseline=NOON - 5 * MINUTE), NOON - HOUR)
+    assert next_unaccounted(EachMinute(), behind) == NOON - 59 * MINUTE
+    at_baseline = advance(behind, NOON - 5 * MINUTE)
+    assert next_unaccounted(EachMinute(), at_baseline) == NOON + MINUTE
+    beyond = advance(at_baseline, NOON + MINUTE)
+    assert beyond.barrier_from is None
+    assert next_unaccounted(EachMinute(), beyond) == NOON + 2 * MINUTE
+
+
+def test_set_back_far_is_a_new_time() -> None:
+    """A step of eight hours back begins a new era, used at once; three hours exactly does not."""
+    behind = rewind(cursor(NOON), NOON - 8 * HOUR)
+    assert behind.era == 1
+    assert next_unaccounted(EachMinute(), behind) == NOON - 8 * HOUR + MINUTE
+    assert rewind(cursor(NOON), NOON - 3 * HOUR).era == 0
+    assert rewind(cursor(NOON), NOON - 3 * HOUR - TICK).era == 1
+
+
+def test_set_back_knows_the_step() -> None:
+    """A step of five hours is a new time also for a job that is accounted to an hour from now."""
+    behind = rewind(cursor(NOON), NOON - HOUR, timedelta(hours=5))
+    assert behind.era == 1
+
+
+def test_set_back_twice_keeps_the_widest_barrier() -> None:
+    """P2: a second step back does not forget what the first one shielded."""
+    once = rewind(cursor(NOON, baseline=NOON - HOUR), NOON - 10 * MINUTE)
+    twice = rewind(advance(once, NOON + MINUTE), NOON - 30 * MINUTE)
+    assert next_unaccounted(EachMinute(), twice) == NOON + 2 * MINUTE
+
+
+def test_a_schedule_that_does_not_advance_is_found_out() -> None:
+    """A schedule that answers with the instant it was asked for is refused, not followed."""
+
+    class Stuck(EachMinute):
+        def next_after(self, instant: datetime) -> datetime:
+            return instant
+
+    with pytest.raises(ArithmeticError, match="not after"):
+        next_unaccounted(Stuck(), cursor(NOON))
+
+
+@pytest.mark.parametrize(
+    ("exit_", "codes", "outcome", "words"),
+    [
+        (Exit(code=0), {0}, Outcome.SUCCEEDED, ""),
+        (Exit(code=3), {0}, Outcome.FAILED, "exit status 3"),
+        (Exit(code=3), {0, 3}, Outcome.SUCCEEDED, ""),
+        (Exit(code=0), {3}, Outcome.FAILED, "exit status 0"),
+        (Exit(signal=9), {0}, Outcome.FAILED, "signal 9"),
+        (Exit(), {0}, Outcome.LOST, "could not see"),
+    ],
+)
+def test_exit_table(exit_: Exit, codes: set[int], outcome: Outcome, words: str) -> None:
+    """An exit status is judged by ``success_codes``; what nobody saw is lost, not a success."""
+    judged, reason = judge_exit(exit_, frozenset(codes))
+    assert judged is outcome
+    assert words in reason
+
+
+def test_retry_delays_grow_to_their_ceiling() -> None:
+    """Delays are delay * backoff^(n-1), at most max_delay, plus the share of the jitter."""
+    retry = Retry(10, timedelta(seconds=30), 2.0, timedelta(minutes=3), timedelta(seconds=8))
+    seconds = [retry_delay(retry, attempt, 0.0).total_seconds() for attempt in range(1, 6)]
+    assert seconds == [30, 60, 120, 180, 180]
+    assert retry_delay(retry, 1, 0.5) == timedelta(seconds=34)
+    assert retry_delay(retry, 100_000, 0.0) == timedelta(minutes=3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempt", "expected"),
+    [
+        (Outcome.FAILED, 1, True),
+        (Outcome.FAILED, 2, True),
+        (Outcome.FAILED, 3, False),
+        (Outcome.TIMED_OUT, 1, True),
+        (Outcome.SUCCEEDED, 1, False),
+        (Outcome.CANCELLED, 1, False),
+        (Outcome.LOST, 1, False),
+    ],
+)
+def test_retry_table(outcome: Outcome, attempt: int, expected: bool) -> None:
+    """Only what failed or timed out is tried again, and only as often as ``attempts`` says."""
+    assert wants_retry(outcome, attempt, Retry(attempts=3)) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "survives", "on_crash", "exists", "expected"),
+    [
+        ("running", True, "lost", True, Recovery.ADOPT),
+        ("running", True, "rerun", False, Recovery.ADOPT),
+        ("running", False, "lost", True, Recovery.LOST),
+        ("running", False, "rerun", True, Recovery.RERUN),
+        ("running", False, "rerun", False, Recovery.LOST),
+        ("queued", False, "lost", True, Recovery.REQUEUE),
+        ("queued", False, "lost", False, Recovery.REMOVED),
+        ("waiting_retry", False, "lost", True, Recovery.REQUEUE),
+        ("waiting_retry", False, "lost", False, Recovery.REMOVED),
+    ],
+)
+def test_recovery_table(
+    state: str,
+    survives: bool,
+    on_crash: str,
+    exists: bool,
+    expected: Recovery,
+) -> None:
+    """P2, P3, P5: survivors are adopted; what a crash cut is lost, or run again on request."""
+    recovery = decide_recovery(
+        State(state), survives=survives, on_crash=OnCrash(on_crash), job_exists=exists
+    )
+    assert recovery is expected
