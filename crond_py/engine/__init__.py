@@ -4,7 +4,7 @@ How an occurrence goes through it::
 
     heap --TimersFired--> inbox --batch--> Core.handle
                                             |  agenda: which job, on time or missed?
-                                            |  lifecycle: start, queue or skip? (policy)
+                                            |  admission: start, queue or skip? (policy)
                                             v
                                           outbox: claims and other writes, ONE transaction
                                             |  committed, durable
@@ -30,8 +30,9 @@ When the ledger cannot be written, writes and what waits for them are kept in or
 each second; ends of processes are noted meanwhile, and nothing starts unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
-The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), ``lifecycle`` (what
-becomes of a run), ``recovery`` (what an earlier daemon left), ``pools`` (slots), ``outbox`` (record
-first, then act), ``timekeeper``, ``records`` and ``events`` (the data), ``view`` (what is told to
-others), ``thread`` (the loop around it).
+The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when),
+``admission`` (whether), ``attempts`` (from a slot to the outcome), ``stopping`` (ended early),
+``recovery`` (what an earlier daemon left), ``pools`` (slots), ``outbox`` (record first, then act),
+``timekeeper``, ``records`` and ``events`` (the data), ``parts`` (what they share), ``view`` (what
+is told to others), ``thread`` (the loop around it).
 """

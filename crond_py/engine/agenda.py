@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 
 from crond_py.crontab import fingerprint
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, StartupTrigger
+from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue
-from crond_py.engine.lifecycle import Lifecycle, Parts
-from crond_py.engine.records import JobState
+from crond_py.engine.parts import Parts, Register, log
+from crond_py.engine.records import JobState, Stage
 from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
 from crond_py.policy import (
     TICK,
@@ -33,8 +34,6 @@ from crond_py.policy import (
 )
 from crond_py.ports import Claim, SetCursor
 from crond_py.schedule import Interval, OneOff, format_duration, parse_schedule, system_timezone
-
-log = logging.getLogger("pycron.engine")
 
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
@@ -53,9 +52,10 @@ _REMOVED = "removed"
 class Agenda:
     """Keeps every job's next occurrence on the heap and its cursor in the ledger."""
 
-    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+    def __init__(self, parts: Parts, register: Register, admitter: Admitter) -> None:
         self._parts = parts
-        self._lifecycle = lifecycle
+        self._register = register
+        self._admitter = admitter
 
     # --- jobs come and go -----------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class Agenda:
         now = self._parts.timekeeper.now()
         cursor = self._cursor_for(job, stored, now, at_start=at_start)
         state = JobState(job, cursor)
-        self._lifecycle.states[job.name] = state
+        self._register.states[job.name] = state
         if cursor != stored:
             self._parts.outbox.write(SetCursor(cursor))
         if not job.enabled:
@@ -93,7 +93,7 @@ class Agenda:
             return
         now = max(self._parts.timekeeper.now(), state.cursor.accounted_until + TICK)
         self._save(state, replace(advance(state.cursor, now), boot_id=self._parts.boot_id))
-        self._lifecycle.admit(state, now, Cause.STARTUP)
+        self._admitter.admit(state, now, Cause.STARTUP)
 
     def replace_job(self, state: JobState, job: Job) -> None:
         """Take a job's new definition; its beat goes on unless the schedule itself changed."""
@@ -101,6 +101,9 @@ class Agenda:
         returns = job.enabled and not state.is_live
         is_new = fingerprint(job) != state.cursor.fingerprint
         state.job, state.is_removed, state.fault = job, False, ""
+        for active in [*state.active, *state.queued]:
+            if active.stage in {Stage.BEHIND, Stage.RETRY}:
+                active.job = job  # what has yet to begin begins as the file says now
         if not job.enabled:
             self.forget(state)
         elif is_new or returns:
@@ -174,7 +177,7 @@ class Agenda:
     def arm(self, state: JobState) -> None:
         """Put the job's first occurrence without a row on the heap."""
         self.disarm(state)
-        if not state.is_live or state.schedule is None or self._lifecycle.is_stopping:
+        if not state.is_live or state.schedule is None or self._register.is_stopping:
             return
         with self._guarding(state):
             state.next_due = next_unaccounted(state.schedule, state.cursor)
@@ -203,7 +206,7 @@ class Agenda:
             self._settle(state, fired_at, WAS_FROZEN)
         else:
             self._save(state, advance(state.cursor, due))
-            self._lifecycle.admit(state, due, Cause.SCHEDULE)
+            self._admitter.admit(state, due, Cause.SCHEDULE)
             self._begin_delay_if_idle(state)
         self.arm(state)
 
@@ -247,7 +250,7 @@ class Agenda:
             self._record_dropped(state, plan.dropped, cause)
         self._save(state, advance(state.cursor, plan.accounted_until))
         for due in plan.catch_up:
-            self._lifecycle.admit(state, due, Cause.CATCH_UP)
+            self._admitter.admit(state, due, Cause.CATCH_UP)
         if plan.catch_up:
             self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
         self._begin_delay_if_idle(state)

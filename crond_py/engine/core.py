@@ -6,24 +6,25 @@ simulation calls it directly.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from crond_py.crontab.model import Crontab
 from crond_py.engine import events
+from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
-from crond_py.engine.lifecycle import Lifecycle, Parts
+from crond_py.engine.attempts import Attempts
+from crond_py.engine.parts import Parts, Register, log
+from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
+from crond_py.engine.stopping import Stopper
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Cursor, Run
 from crond_py.policy import TICK
 from crond_py.ports import Ended, LedgerReader, Started, StartFailed
-
-log = logging.getLogger("pycron.engine")
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
@@ -35,8 +36,12 @@ class Core:
     def __init__(self, parts: Parts, ledger: LedgerReader) -> None:
         self._parts = parts
         self._ledger = ledger
-        self._lifecycle = Lifecycle(parts, self._job_idle)
-        self._agenda = Agenda(parts, self._lifecycle)
+        self._register = register = Register()
+        self._attempts = Attempts(parts, register)
+        self._admitter = Admitter(parts, register, self._attempts)
+        self._stopper = Stopper(self._attempts)
+        self._agenda = Agenda(parts, register, self._admitter)
+        register.on_idle = self._agenda.job_idle
         self._started_at = parts.timekeeper.now()
         self._ledger_trouble = ""
         self._on_stopped: list[Callable[[], None]] = []
@@ -51,21 +56,23 @@ class Core:
         cursors = self._ledger.cursors()
         last = self._ledger.last_runs()
         open_runs = self._ledger.open_runs()
-        self._lifecycle.set_pools(crontab.pools.values())
+        self._set_pools(crontab)
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
             state.last = last.get(job.name)
-        Recoverer(self._parts, self._lifecycle).recover(open_runs, self._ledger.identity)
-        for state in list(self._lifecycle.states.values()):
+        Recoverer(self._parts, self._register, self._admitter).recover(
+            open_runs, self._ledger.identity
+        )
+        for state in list(self._register.states.values()):
             self._agenda.begin(state)
-        for state in list(self._lifecycle.states.values()):
+        for state in list(self._register.states.values()):
             self._agenda.begin_startup(state)
         self._flush()
 
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
-        states = self._lifecycle.states
-        self._lifecycle.set_pools(crontab.pools.values())
+        states = self._register.states
+        self._set_pools(crontab)
         for name in [name for name in states if name not in crontab.jobs]:
             self._remove(states[name])
         cursors = self._stored_cursors(crontab)
@@ -79,17 +86,24 @@ class Core:
 
     def _stored_cursors(self, crontab: Crontab) -> dict[str, Cursor]:
         """Only jobs that come anew may have an older cursor; most reloads need not look."""
-        if all(name in self._lifecycle.states for name in crontab.jobs):
+        if all(name in self._register.states for name in crontab.jobs):
             return {}
         return self._ledger.cursors()
+
+    def _set_pools(self, crontab: Crontab) -> None:
+        """Take the pools of a crontab; runs keep the slots they have."""
+        for name, pool in crontab.pools.items():
+            slots = self._register.pools.setdefault(name, Slots(pool))
+            slots.pool = pool
+            self._attempts.fill(slots)
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
         for active in [*state.queued, *state.active]:
             if active.stage not in {Stage.STARTING, Stage.RUNNING}:
-                self._lifecycle.cancel(active, "the job was removed from the crontab")
+                self._stopper.cancel(active, "the job was removed from the crontab")
         if not state.active and not state.queued:
-            self._lifecycle.states.pop(state.job.name, None)
+            self._register.states.pop(state.job.name, None)
 
     def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
         """Start nothing more; ``on_stopped`` is called once no process is left.
@@ -98,9 +112,9 @@ class Core:
         retry stays in the ledger and goes on with the next start.
         """
         self._on_stopped.append(on_stopped)
-        if not self._lifecycle.is_stopping:
-            self._lifecycle.is_stopping = True
-            for state in self._lifecycle.states.values():
+        if not self._register.is_stopping:
+            self._register.is_stopping = True
+            for state in self._register.states.values():
                 self._agenda.disarm(state)
             if limit is not None:
                 self._parts.timers.call_at(
@@ -109,15 +123,15 @@ class Core:
 
     def end_runs(self, reason: str) -> None:
         """End every process, as a cancel of its run."""
-        for active in list(self._lifecycle.runs.values()):
+        for active in list(self._register.runs.values()):
             if active.stage in {Stage.STARTING, Stage.RUNNING}:
-                self._lifecycle.cancel(active, reason)
+                self._stopper.cancel(active, reason)
 
     @property
     def processes_left(self) -> int:
         """How many runs have a process, or are about to."""
         stages = {Stage.STARTING, Stage.RUNNING}
-        return sum(active.stage in stages for active in self._lifecycle.runs.values())
+        return sum(active.stage in stages for active in self._register.runs.values())
 
     # --- events ---------------------------------------------------------------------------
 
@@ -127,10 +141,10 @@ class Core:
         for event in batch:
             try:
                 self._handle(event)
-            except Exception:  # the boundary of one event: the engine outlives it
+            except Exception:  # noqa: BLE001 - the boundary of one event
                 log.exception("event not handled", extra={"fields": {"event": repr(event)}})
         self._flush()
-        if self._lifecycle.is_stopping and self._on_stopped and not self.processes_left:
+        if self._register.is_stopping and self._on_stopped and not self.processes_left:
             callbacks, self._on_stopped = self._on_stopped, []
             for callback in callbacks:
                 callback()
@@ -140,11 +154,11 @@ class Core:
             case events.TimersFired(items, popped_ns):
                 self._timers_fired(items, popped_ns)
             case Started():
-                self._lifecycle.started(event)
+                self._attempts.started(event)
             case StartFailed():
-                self._lifecycle.start_failed(event)
+                self._attempts.start_failed(event)
             case Ended():
-                self._lifecycle.ended(event)
+                self._attempts.ended(event)
             case events.Call(function):
                 self._flush()  # a caller sees only runs that have their id
                 function()
@@ -159,16 +173,16 @@ class Core:
         for item in items:
             match item:
                 case events.OccurrenceDue(state, due):
-                    if not self._lifecycle.is_stopping:
+                    if not self._register.is_stopping:
                         self._agenda.due(state, due, fired_at)
                 case events.RetryDue(run):
-                    self._lifecycle.retry_due(run)
+                    self._attempts.retry_due(run)
                 case events.TimeoutDue(run, attempt):
-                    self._lifecycle.timeout_due(run, attempt)
+                    self._stopper.timeout_due(run, attempt)
                 case events.KillDue(run, attempt):
-                    self._lifecycle.kill_due(run, attempt)
+                    self._stopper.kill_due(run, attempt)
                 case events.TooLateDue(run):
-                    self._lifecycle.too_late_due(run)
+                    self._stopper.too_late_due(run)
                 case events.StopLimitDue():
                     self.end_runs("pycron was stopped and waited no longer")
                 case events.LedgerRetryDue():
@@ -180,17 +194,14 @@ class Core:
     def _check_clock(self) -> None:
         step = self._parts.timekeeper.take_step()
         if step is not None:
-            self._agenda.clock_changed(step, self._lifecycle.states)
-
-    def _job_idle(self, state: JobState, ended_at: datetime) -> None:
-        self._agenda.job_idle(state, ended_at)
+            self._agenda.clock_changed(step, self._register.states)
 
     def _flush(self) -> None:
         try:
             self._parts.outbox.flush()
         except LedgerError as error:
             if not self._ledger_trouble:
-                log.error(  # noqa: TRY400 - the sentence says it all
+                log.error(
                     "the ledger cannot be written; runs wait until it can",
                     extra={"fields": {"reason": str(error)}},
                 )
@@ -207,13 +218,13 @@ class Core:
 
     def status(self) -> EngineStatus:
         """Return everything a person may ask about."""
-        states = [s for s in self._lifecycle.states.values() if not s.is_removed]
+        states = [s for s in self._register.states.values() if not s.is_removed]
         faults = [f"job {s.job.name} is {s.fault}" for s in states if s.fault]
         troubles = [*([self._ledger_trouble] if self._ledger_trouble else []), *faults]
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,
-            is_stopping=self._lifecycle.is_stopping,
+            is_stopping=self._register.is_stopping,
             jobs=tuple(
                 JobStatus(
                     job=state.job,
@@ -225,7 +236,7 @@ class Core:
             ),
             pools=tuple(
                 PoolStatus(name, slots.pool.workers, slots.taken, slots.waiting)
-                for name, slots in self._parts.slots.items()
+                for name, slots in self._register.pools.items()
             ),
             troubles=tuple(troubles),
         )
@@ -239,24 +250,24 @@ class Core:
         daemon stands against it.
         """
         state = self._state(name)
-        if self._lifecycle.is_stopping:
+        if self._register.is_stopping:
             message = f"job {name} is not run: pycron is stopping"
             raise RequestRefusedError(message)
-        why_not = None if is_forced else self._lifecycle.refuses(state, Cause.MANUAL)
+        why_not = None if is_forced else self._admitter.refuses(state, Cause.MANUAL)
         if why_not:
             message = f"job {name} is not run, {why_not}; use --force to run it all the same"
             raise RequestRefusedError(message)
         now = self._parts.timekeeper.now()
         due = now if state.last_manual is None else max(now, state.last_manual + TICK)
         state.last_manual = due
-        active = self._lifecycle.admit(state, due, Cause.MANUAL, is_forced=is_forced)
+        active = self._admitter.admit(state, due, Cause.MANUAL, is_forced=is_forced)
         assert active is not None  # noqa: S101 - refused above
         self._parts.outbox.then(lambda: then(active))
         return active
 
     def cancel_run(self, run_id: int) -> Cancelled:
         """Cancel one run. Raises UnknownNameError where it has an outcome or never was."""
-        active = self._lifecycle.runs.get(run_id)
+        active = self._register.runs.get(run_id)
         if active is None:
             raise UnknownNameError(self._why_no_run(run_id))
         return self._cancel(active)
@@ -268,7 +279,7 @@ class Core:
 
     def on_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
         """Call back with the run once it has its outcome. Raises UnknownNameError."""
-        active = self._lifecycle.runs.get(run_id)
+        active = self._register.runs.get(run_id)
         if active is not None:
             active.on_end.append(callback)
             return
@@ -279,11 +290,11 @@ class Core:
 
     def _cancel(self, active: ActiveRun) -> Cancelled:
         was = active.run.state.value
-        is_ending = self._lifecycle.cancel(active, "cancelled on request")
+        is_ending = self._stopper.cancel(active, "cancelled on request")
         return Cancelled(active.run.id, active.job.name, was, is_ending)
 
     def _state(self, name: str) -> JobState:
-        state = self._lifecycle.states.get(name)
+        state = self._register.states.get(name)
         if state is None or (state.is_removed and not state.active):
             message = f"there is no job named {name!r} in the crontab in force"
             raise UnknownNameError(message)

@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from crond_py.crontab.model import Job, StartupTrigger
-from crond_py.engine.lifecycle import Lifecycle, Parts
+from crond_py.engine.admission import Admitter
+from crond_py.engine.parts import Parts, Register, log
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Cursor, Run, State
 from crond_py.policy import Recovery, decide_recovery
 from crond_py.ports import AttemptKey, Survivor
-
-log = logging.getLogger("pycron.engine")
 
 CUT_SHORT = "pycron ended while it ran, and its process is gone; nobody saw how it ended"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
@@ -26,9 +25,10 @@ NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 class Recoverer:
     """Goes through the open runs once, at the start."""
 
-    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+    def __init__(self, parts: Parts, register: Register, admitter: Admitter) -> None:
         self._parts = parts
-        self._lifecycle = lifecycle
+        self._register = register
+        self._admitter = admitter
 
     def recover(self, open_runs: Iterable[Run], identity: str) -> None:
         """Adopt, requeue or close every open run; runs with a process come first."""
@@ -46,7 +46,7 @@ class Recoverer:
             self._recover(run, survivor)
 
     def _recover(self, run: Run, survivor: Survivor | None) -> None:
-        state = self._lifecycle.states.get(run.job)
+        state = self._register.states.get(run.job)
         job_exists = state is not None and state.job.enabled
         job = state.job if state is not None else _unknown_job(run.job)
         active = ActiveRun(job, run, Stage.SLOT, run.attempts[-1] if run.attempts else None)
@@ -64,7 +64,7 @@ class Recoverer:
             recovery,
             extra={"fields": {"job": run.job, "run": run.id, "due": run.due}},
         )
-        self._lifecycle.resume(state, active, recovery, _how_lost(active))
+        self._admitter.resume(state, active, recovery, _how_lost(active))
 
     def _adopt(self, active: ActiveRun, survivor: Survivor) -> bool:
         attempt = active.attempt
@@ -81,7 +81,7 @@ class Recoverer:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled."""
         cursor = Cursor(job.name, "removed", run.era, run.due, run.due)
         state = JobState(job, cursor, is_removed=True)
-        self._lifecycle.states[job.name] = state
+        self._register.states[job.name] = state
         return state
 
 

@@ -1,0 +1,332 @@
+"""Attempts: a run gets a slot and a process, the process ends, the run is tried again or finished.
+
+Every method is an event at one instant. It changes the records in memory, hands what must be
+written to the outbox together with what is to happen afterwards, and returns. Whether a run comes
+into being at all is decided in ``admission``; why one is ended early, in ``stopping``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from crond_py.crontab.model import Job
+from crond_py.engine.events import KillDue, RetryDue, TimeoutDue, TooLateDue
+from crond_py.engine.parts import Parts, Register, log, tell
+from crond_py.engine.pools import Slots
+from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.model import Attempt, Cause, Exit, Outcome, State
+from crond_py.policy import Admission, decide_overlap, judge_exit, retry_delay, wants_retry
+from crond_py.ports import Ended, SetAttempt, SetRun, Started, StartFailed
+
+
+class Attempts:
+    """Takes admitted runs to their outcome."""
+
+    def __init__(self, parts: Parts, register: Register) -> None:
+        self._parts = parts
+        self._register = register
+
+    # --- a slot and a process -------------------------------------------------------------
+
+    def start(self, active: ActiveRun) -> None:
+        """Begin an attempt of a run that waited, or let it wait for a slot."""
+        self._cancel_timer(active, "wait_timer")
+        if self.take_slot(active, self._parts.timekeeper.now()):
+            self._start_with_slot(active)
+        else:
+            self.limit_waiting(active)
+
+    def _start_with_slot(self, active: ActiveRun) -> None:
+        if active.is_claimed:
+            self.write_and_launch(active)
+        else:
+            active.begins_when_claimed = True
+
+    def take_slot(self, active: ActiveRun, now: datetime) -> bool:
+        """Begin the next attempt if there is a slot, else wait for one; not yet written."""
+        slots = self._register.slots(active.job)
+        if self._register.is_stopping or slots.has_waiting or not slots.try_take():
+            active.stage = Stage.SLOT
+            active.run = replace(active.run, state=State.QUEUED, retry_at=None)
+            slots.wait(active)
+            return False
+        self._begin_attempt(active, now)
+        return True
+
+    def _begin_attempt(self, active: ActiveRun, now: datetime) -> None:
+        active.stage = Stage.STARTING
+        active.attempt = Attempt(
+            active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
+        )
+        active.run = replace(active.run, state=State.RUNNING, retry_at=None)
+
+    def limit_waiting(self, active: ActiveRun) -> None:
+        """Give a run that has not begun its ``start_within``."""
+        within = active.job.start_within
+        if within is None or active.stage not in {Stage.BEHIND, Stage.SLOT}:
+            return
+        deadline = self._parts.timekeeper.deadline(active.run.due + within)
+        active.wait_timer = self._parts.timers.call_at(deadline, TooLateDue(active))
+
+    def write_and_launch(self, active: ActiveRun) -> None:
+        """Enter an attempt that has begun, and start its process once that is durable."""
+        assert active.attempt is not None  # noqa: S101 - set by _begin_attempt just before
+        self._parts.outbox.write(
+            SetRun(active.run.id, State.RUNNING),
+            SetAttempt(active.run.id, active.attempt),
+            durable=True,
+        )
+        self._parts.outbox.then(partial(self.launch, active))
+
+    def launch(self, active: ActiveRun) -> None:
+        """Start the process of an attempt that is in the ledger."""
+        if active.stop is not None:
+            self._end(active, active.stop.outcome, active.stop.reason, None)
+            return
+        try:
+            spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            if active.attempt is not None and spec.output is not None:
+                active.attempt = replace(active.attempt, output=str(spec.output))
+            self._parts.processes.start(spec)
+        except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
+            log.exception("run cannot be started", extra={"fields": {"run": active.run.id}})
+            reason = "cannot start: an error inside pycron, see the daemon's log"
+            self._end(active, Outcome.FAILED, reason, None)
+
+    def started(self, event: Started) -> None:
+        """Note that a process runs, and give it its timeout."""
+        active = self._current(event.key.run_id, event.key.number)
+        if active is None or active.attempt is None:
+            return
+        active.stage = Stage.RUNNING
+        active.attempt = replace(
+            active.attempt,
+            pid=event.pid,
+            start_ticks=event.start_ticks,
+            started_at=event.started_at,
+        )
+        self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
+        tell(
+            logging.INFO,
+            "run started",
+            active.job.name,
+            run=active.run.id,
+            attempt=active.attempt_number,
+            pid=event.pid,
+            due=active.run.due,
+            late=event.started_at - active.run.due if active.attempt_number == 1 else None,
+            cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
+        )
+        if active.stop is not None:
+            self.signal(active)
+        elif active.job.timeout is not None:
+            self.set_timeout(active, active.job.timeout)
+
+    def set_timeout(self, active: ActiveRun, remaining: timedelta) -> None:
+        """Have the attempt ended once ``remaining`` is over."""
+        active.timeout_timer = self._parts.timers.call_at(
+            self._parts.timekeeper.after(remaining), TimeoutDue(active, active.attempt_number)
+        )
+
+    # --- the end of an attempt ------------------------------------------------------------
+
+    def start_failed(self, event: StartFailed) -> None:
+        """Count an attempt that has no process as failed."""
+        active = self._current(event.key.run_id, event.key.number)
+        if active is None:
+            return
+        stop = active.stop
+        outcome, reason = (
+            (stop.outcome, stop.reason)
+            if stop
+            else (Outcome.FAILED, f"cannot start: {event.reason}")
+        )
+        self._end(active, outcome, reason, None)
+
+    def ended(self, event: Ended) -> None:
+        """Judge an attempt whose process has ended."""
+        active = self._current(event.key.run_id, event.key.number)
+        if active is None:
+            return
+        if active.stop is not None:
+            outcome, reason = active.stop.outcome, active.stop.reason
+        else:
+            outcome, reason = judge_exit(event.exit, active.job.success_codes)
+        self._end(active, outcome, reason, event.exit)
+
+    def _end(self, active: ActiveRun, outcome: Outcome, reason: str, exit_: Exit | None) -> None:
+        now = self._parts.timekeeper.now()
+        self._cancel_timer(active, "timeout_timer")
+        self._cancel_timer(active, "kill_timer")
+        self.close(active, outcome, reason, exit_, now)
+        if wants_retry(outcome, active.attempt_number, active.job.retry):
+            self._await_retry(active, outcome, reason, now)
+        else:
+            self.finish(active, outcome, reason)
+        self.give_slot_back(active.job)
+
+    def close(
+        self,
+        active: ActiveRun,
+        outcome: Outcome,
+        reason: str,
+        exit_: Exit | None,
+        now: datetime,
+    ) -> None:
+        """Enter how an attempt ended."""
+        if active.attempt is None:
+            return
+        active.attempt = replace(
+            active.attempt, finished_at=now, exit=exit_, outcome=outcome, reason=reason
+        )
+        self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
+
+    def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
+        state = self._register.states.get(active.job.name)
+        if state is None or state.is_removed:
+            self.finish(active, outcome, reason)
+            return
+        delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random.random())
+        self.set_retry(active, delay, now)
+        self._parts.outbox.write(
+            SetRun(active.run.id, State.WAITING_RETRY, reason=reason, retry_at=now + delay)
+        )
+        tell(
+            logging.WARNING,
+            "attempt failed",
+            active.job.name,
+            run=active.run.id,
+            attempt=f"{active.attempt_number}/{active.job.retry.attempts}",
+            outcome=outcome,
+            reason=reason,
+            retry_in=delay,
+        )
+
+    def set_retry(self, active: ActiveRun, delay: timedelta, now: datetime) -> None:
+        """Let the run wait for its next attempt."""
+        active.stage = Stage.RETRY
+        active.stop = None
+        active.run = replace(active.run, state=State.WAITING_RETRY, retry_at=now + delay)
+        active.wait_timer = self._parts.timers.call_at(
+            self._parts.timekeeper.after(delay), RetryDue(active)
+        )
+
+    def retry_due(self, active: ActiveRun) -> None:
+        """Begin the next attempt."""
+        if active.stage is Stage.RETRY and not self._register.is_stopping:
+            active.wait_timer = None
+            self.start(active)
+
+    def signal(self, active: ActiveRun) -> None:
+        """Ask the process tree to end, or kill it; asked, it gets ``kill_after`` to do so."""
+        stop = active.stop
+        assert stop is not None  # noqa: S101 - callers have set it
+        self._parts.processes.stop(active.key, force=stop.is_forced)
+        if not stop.is_forced and active.kill_timer is None:
+            active.kill_timer = self._parts.timers.call_at(
+                self._parts.timekeeper.after(active.job.kill_after),
+                KillDue(active, active.attempt_number),
+            )
+
+    # --- the end of a run -----------------------------------------------------------------
+
+    def finish(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
+        """Give a run its outcome and let the next ones go on."""
+        now = self._parts.timekeeper.now()
+        attempts = (active.attempt,) if active.attempt else ()
+        active.run = replace(
+            active.run,
+            state=State.DONE,
+            outcome=outcome,
+            reason=reason,
+            finished_at=now,
+            retry_at=None,
+            attempts=attempts,
+        )
+        self._parts.outbox.write(
+            SetRun(active.run.id, State.DONE, outcome=outcome, reason=reason, finished_at=now)
+        )
+        for callback in active.on_end:
+            self._parts.outbox.then(partial(callback, active.run))
+        level = logging.INFO if outcome is Outcome.SUCCEEDED else logging.WARNING
+        started_at = active.attempt.started_at if active.attempt else None
+        tell(
+            level,
+            f"run {outcome.replace('_', ' ')}",
+            active.job.name,
+            run=active.run.id,
+            attempt=active.attempt_number if active.attempt_number > 1 else None,
+            took=now - started_at if started_at else None,
+            reason=reason or None,
+        )
+        self.retire(active)
+
+    def retire(self, active: ActiveRun) -> None:
+        """Take a run off the records and let the next ones go on."""
+        active.stage = Stage.ENDED
+        for timer in ("timeout_timer", "kill_timer", "wait_timer"):
+            self._cancel_timer(active, timer)
+        self._register.runs.pop(active.run.id, None)
+        state = self._register.states.get(active.job.name)
+        if state is None:
+            return
+        if active in state.active:
+            state.active.remove(active)
+        elif active in state.queued:
+            state.queued.remove(active)
+        if active.attempt is not None:
+            state.last = active.run
+        self._promote(state)
+        if not state.active and not state.queued:
+            if state.is_removed:
+                del self._register.states[state.job.name]
+            else:
+                self._register.on_idle(state, self._parts.timekeeper.now())
+
+    def _promote(self, state: JobState) -> None:
+        """Start runs that waited for a predecessor, as many as the overlap policy allows."""
+        while state.queued and not self._register.is_stopping:
+            first = state.queued[0]
+            decision = decide_overlap(
+                state.job.overlap,
+                first.run.cause,
+                replace(state.load, queued=0),
+                queue_limit=0,
+                max_running=state.job.max_running,
+            )
+            if decision.admission is not Admission.START:
+                return
+            state.queued.popleft()
+            state.active.append(first)
+            self.start(first)
+
+    def give_slot_back(self, job: Job) -> None:
+        """Release a slot of the job's pool to whoever waits for one."""
+        slots = self._register.slots(job)
+        slots.release()
+        self.fill(slots)
+
+    def fill(self, slots: Slots) -> None:
+        """Give free slots to the runs that wait for one."""
+        while not self._register.is_stopping:
+            active = slots.next_waiting()
+            if active is None:
+                return
+            self._cancel_timer(active, "wait_timer")
+            self._begin_attempt(active, self._parts.timekeeper.now())
+            self._start_with_slot(active)
+
+    def _current(self, run_id: int, number: int) -> ActiveRun | None:
+        active = self._register.runs.get(run_id)
+        if active is None or active.attempt_number != number:
+            return None
+        return active if active.stage in {Stage.STARTING, Stage.RUNNING} else None
+
+    def _cancel_timer(self, active: ActiveRun, name: str) -> None:
+        timer = getattr(active, name)
+        if timer is not None:
+            self._parts.timers.cancel(timer)
+            setattr(active, name, None)

@@ -1,0 +1,74 @@
+"""What the engine's halves share: the seams, the records of all jobs and runs, the way to log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Protocol
+
+from crond_py.crontab.model import Job, Pool
+from crond_py.engine.outbox import Outbox
+from crond_py.engine.pools import Slots
+from crond_py.engine.records import ActiveRun, JobState
+from crond_py.engine.timekeeper import Timekeeper
+from crond_py.model import Run
+from crond_py.ports import Processes, ProcessSpec, Timers
+from crond_py.schedule import format_duration
+
+log = logging.getLogger("pycron.engine")
+
+
+class SpecBuilder(Protocol):
+    """Makes the specification of a process from a job, its run, and the attempt's number."""
+
+    def __call__(self, job: Job, run: Run, attempt: int) -> ProcessSpec:
+        """Return what the runner needs."""
+        ...
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the engine is built from."""
+
+    timekeeper: Timekeeper
+    timers: Timers
+    outbox: Outbox
+    processes: Processes
+    specify: SpecBuilder
+    boot_id: str
+    random: Random
+
+
+@dataclass(slots=True)
+class Register:
+    """Every run without an outcome, every job and every pool.
+
+    ``on_idle`` is told when a job's last unfinished run has ended, and at which instant.
+    """
+
+    runs: dict[int, ActiveRun] = field(default_factory=dict)
+    states: dict[str, JobState] = field(default_factory=dict)
+    pools: dict[str, Slots] = field(default_factory=dict)
+    is_stopping: bool = False
+    on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
+
+    def slots(self, job: Job) -> Slots:
+        """Return the slots of a job's pool; a removed job may name one that is gone."""
+        slots = self.pools.get(job.pool)
+        if slots is None:
+            slots = self.pools[job.pool] = Slots(Pool(job.pool))
+        return slots
+
+
+def tell(level: int, message: str, job: str, **fields: object) -> None:
+    """Log one event; fields that are None are left out."""
+    present = {key: value for key, value in fields.items() if value is not None}
+    log.log(level, message, extra={"fields": {"job": job, **present}})
+
+
+def short(span: timedelta | None) -> str:
+    """Return a span as a person would write it."""
+    return format_duration(span) if span is not None else ""

@@ -1,0 +1,70 @@
+"""Stopping: a run is ended before its own end, by a cancel, its timeout, or ``start_within``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crond_py.engine.attempts import Attempts
+from crond_py.engine.parts import short
+from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.model import Outcome
+
+
+class Stopper:
+    """Asks processes to end, then insists; the outcome is entered when the tree is gone."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+
+    def cancel(self, active: ActiveRun, reason: str, *, is_forced: bool = False) -> bool:
+        """End a run as cancelled; True if its process must end first."""
+        stop = Stop(Outcome.CANCELLED, reason, is_forced)
+        if active.stage in {Stage.STARTING, Stage.RUNNING}:
+            self._stop_process(active, stop)
+            return True
+        if active.is_claimed:
+            self._attempts.finish(active, stop.outcome, stop.reason)
+        else:
+            active.stop = stop
+        return False
+
+    def timeout_due(self, active: ActiveRun, attempt: int) -> None:
+        """End an attempt that has run for too long."""
+        if active.stage is not Stage.RUNNING or active.attempt_number != attempt or active.stop:
+            return
+        active.timeout_timer = None
+        reason = f"timed out after {short(active.job.timeout)}"
+        self._stop_process(active, Stop(Outcome.TIMED_OUT, reason))
+
+    def kill_due(self, active: ActiveRun, attempt: int) -> None:
+        """Kill what did not end when asked."""
+        if active.stop is None or active.attempt_number != attempt:
+            return
+        active.kill_timer = None
+        active.stop = replace(active.stop, is_forced=True)
+        if active.stage is Stage.RUNNING:
+            self._attempts.signal(active)
+
+    def too_late_due(self, active: ActiveRun) -> None:
+        """Give up a run that found no slot or predecessor in time."""
+        active.wait_timer = None
+        if active.stage not in {Stage.BEHIND, Stage.SLOT}:
+            return
+        reason = f"too_late: not started within {short(active.job.start_within)}"
+        if active.is_claimed:
+            self._attempts.finish(active, Outcome.SKIPPED, reason)
+        else:
+            active.stop = Stop(Outcome.SKIPPED, reason)
+
+    def _stop_process(self, active: ActiveRun, stop: Stop) -> None:
+        if active.stop is not None:
+            # A later request may be more urgent, and a cancel is the last word: no retry after it.
+            is_forced = active.stop.is_forced or stop.is_forced
+            first = active.stop if active.stop.outcome is Outcome.CANCELLED else stop
+            stop = replace(first, is_forced=is_forced)
+            if is_forced == active.stop.is_forced:
+                active.stop = stop
+                return
+        active.stop = stop
+        if active.stage is Stage.RUNNING:
+            self._attempts.signal(active)
