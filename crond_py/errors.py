@@ -10,6 +10,7 @@
     ├── LedgerError                  exit code 1   the ledger cannot be read or written now
     │   └── LedgerCorruptError       it is not a ledger, or a newer or damaged one
     ├── RequestRefusedError          exit code 1   understood, but policy says no
+    ├── ProtocolError                exit code 1   a line on the control socket that makes no sense
     └── SchedulerShutdownError       exit code 1   a task for a scheduler that has been shut down
 
 A message is one sentence that names the thing, its place and the way out; what a program
@@ -107,6 +108,10 @@ class LedgerCorruptError(LedgerError):
 
 class RequestRefusedError(PycronError):
     """A request that was understood and that policy does not allow now."""
+
+
+class ProtocolError(PycronError):
+    """A line on the control socket that is not a request or reply of this version."""
 
 
 class SchedulerShutdownError(PycronError, RuntimeError):

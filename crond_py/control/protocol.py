@@ -1,0 +1,322 @@
+"""What is said on the control socket: requests, replies, and their lines.
+
+A request is ``{"v": 1, "op": "trigger", "args": {"job": "backup"}}``; its reply is
+``{"v": 1, "result": {...}}`` or ``{"v": 1, "error": {"kind": "refused", "message": "..."}}``.
+A line is at most MAX_REQUEST_BYTES long when it is a request and ends with a newline. How a
+version is raised: new optional fields and new operations keep the number; a peer that does not
+know an operation says so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from crond_py.control.codec import CodecError, from_json, to_json
+from crond_py.engine.view import Cancelled, PoolStatus
+from crond_py.errors import (
+    CrontabError,
+    Fault,
+    LedgerError,
+    ProtocolError,
+    PycronError,
+    RequestRefusedError,
+    UnknownNameError,
+    UsageError,
+)
+from crond_py.model import Run
+
+VERSION: Final = 1
+MAX_REQUEST_BYTES: Final = 64 * 1024
+LONGEST_WAIT: Final = timedelta(seconds=30)
+"""How long one WaitRun may take; who wants to wait longer asks again."""
+
+R = TypeVar("R")
+
+
+# --- replies ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """A daemon is there."""
+
+    pid: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as ``list`` shows it. ``timezone`` is the zone's name, also where it is the system's.
+
+    ``active`` are its runs without an outcome, oldest first; ``last`` is its newest run that was
+    attempted. ``schedule`` is in the words of the crontab.
+    """
+
+    name: str
+    schedule: str
+    timezone: str
+    enabled: bool
+    next_due: datetime | None
+    active: tuple[Run, ...]
+    last: Run | None
+    overlap: str
+    pool: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """All jobs of the crontab in force, in its order."""
+
+    now: datetime
+    jobs: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """The daemon at one instant. ``troubles`` are faults that last, each a sentence."""
+
+    pid: int
+    version: str
+    now: datetime
+    started_at: datetime
+    is_stopping: bool
+    crontab: tuple[str, ...]
+    jobs: int
+    enabled_jobs: int
+    active: tuple[Run, ...]
+    pools: tuple[PoolStatus, ...]
+    troubles: tuple[str, ...]
+    next_due: datetime | None
+    next_job: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelList:
+    """What a cancel has done, one item a run."""
+
+    runs: tuple[Cancelled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """The run that a trigger has claimed."""
+
+    run_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The run with its outcome, or None where it had none in time."""
+
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a new crontab has changed: names of jobs."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The daemon has begun to stop; it is gone when process ``pid`` is."""
+
+    pid: int
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request(Generic[R]):
+    """A request that is answered by an ``R``."""
+
+    op: ClassVar[str]
+    reply: ClassVar[type[Any]]
+
+
+@dataclass(frozen=True)
+class Ping(Request[Pong]):
+    """Say that you are there."""
+
+    op = "ping"
+    reply = Pong
+
+
+@dataclass(frozen=True)
+class ListJobs(Request[JobList]):
+    """Tell of every job."""
+
+    op = "list"
+    reply = JobList
+
+
+@dataclass(frozen=True)
+class GetStatus(Request[DaemonStatus]):
+    """Tell of yourself."""
+
+    op = "status"
+    reply = DaemonStatus
+
+
+@dataclass(frozen=True)
+class CancelRun(Request[CancelList]):
+    """End one run."""
+
+    op = "cancel-run"
+    reply = CancelList
+    run_id: int
+
+
+@dataclass(frozen=True)
+class CancelJob(Request[CancelList]):
+    """End every run of a job that has no outcome yet."""
+
+    op = "cancel-job"
+    reply = CancelList
+    job: str
+
+
+@dataclass(frozen=True)
+class Trigger(Request[Triggered]):
+    """Run a job now; with ``force`` against its overlap policy."""
+
+    op = "trigger"
+    reply = Triggered
+    job: str
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class WaitRun(Request[Waited]):
+    """Answer once the run has its outcome, or after ``limit`` at the latest."""
+
+    op = "wait-run"
+    reply = Waited
+    run_id: int
+    limit: timedelta = LONGEST_WAIT
+
+
+@dataclass(frozen=True)
+class Reload(Request[Reloaded]):
+    """Read the crontab again and put it in force."""
+
+    op = "reload"
+    reply = Reloaded
+
+
+@dataclass(frozen=True)
+class Stop(Request[Stopping]):
+    """Stop; with ``now`` end the jobs that run at once."""
+
+    op = "stop"
+    reply = Stopping
+    now: bool = False
+
+
+_REQUESTS: Final[dict[str, type[Request[Any]]]] = {
+    request.op: request
+    for request in (
+        Ping, ListJobs, GetStatus, CancelRun, CancelJob, Trigger, WaitRun, Reload, Stop,
+    )
+}  # fmt: skip
+
+# The first that fits names the error, so a class stands before those it is derived from.
+_KINDS: Final[dict[str, type[PycronError]]] = {
+    "crontab": CrontabError,
+    "unknown_name": UnknownNameError,
+    "usage": UsageError,
+    "refused": RequestRefusedError,
+    "ledger": LedgerError,
+    "bad_request": ProtocolError,
+    "error": PycronError,
+}
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+def request_line(request: Request[Any]) -> bytes:
+    """Return a request as the line that is sent."""
+    return _line({"v": VERSION, "op": request.op, "args": to_json(request)})
+
+
+def read_request(line: bytes) -> Request[Any]:
+    """Return the request that a peer has sent. Raises ProtocolError, nothing else."""
+    message = _read(line)
+    op = message.get("op")
+    wanted = _REQUESTS.get(op) if isinstance(op, str) else None
+    if wanted is None:
+        raise ProtocolError(f"this pycron knows no operation {str(op)[:60]!r}")
+    try:
+        return from_json(wanted, message.get("args", {}))
+    except CodecError as error:
+        raise ProtocolError(f"in the operation {wanted.op}: {error}") from None
+
+
+def reply_line(result: object) -> bytes:
+    """Return the answer to a request as the line that is sent."""
+    return _line({"v": VERSION, "result": to_json(result)})
+
+
+def error_line(error: PycronError) -> bytes:
+    """Return an error as the line that is sent."""
+    kind = next(kind for kind, class_ in _KINDS.items() if isinstance(error, class_))
+    report: dict[str, Any] = {"kind": kind, "message": str(error)}
+    if isinstance(error, CrontabError):
+        report["faults"] = to_json(error.faults)
+    return _line({"v": VERSION, "error": report})
+
+
+def read_reply(request: Request[R], line: bytes) -> R:
+    """Return the answer to ``request``, or raise the error that the daemon has answered with."""
+    message = _read(line)
+    error = message.get("error")
+    if isinstance(error, dict):
+        raise _remote_error(error)
+    try:
+        result: R = from_json(request.reply, message.get("result"))
+    except CodecError as fault:
+        raise ProtocolError(f"the daemon's answer cannot be read: {fault}") from None
+    return result
+
+
+def _remote_error(report: dict[str, Any]) -> PycronError:
+    kind, message = report.get("kind"), str(report.get("message", "unknown error"))
+    class_ = _KINDS.get(kind, PycronError) if isinstance(kind, str) else PycronError
+    if class_ is not CrontabError:
+        return class_(message)
+    try:
+        return CrontabError(from_json(tuple[Fault, ...], report.get("faults")))
+    except CodecError:
+        return CrontabError((Fault("crontab", 0, "", message),))
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    # JSON escapes everything beyond ASCII here, a newline too: a line is a line.
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ProtocolError("the line is not a JSON object") from None
+    if not isinstance(message, dict):
+        raise ProtocolError("the line is not a JSON object")
+    version = message.get("v")
+    if version != VERSION or isinstance(version, bool):
+        raise ProtocolError(
+            f"this pycron speaks version {VERSION} of the control protocol, the peer "
+            f"{str(version)[:20]!r}; use the same version of pycron on both sides"
+        )
+    return message

@@ -1,0 +1,102 @@
+"""Where pycron keeps its things unless it is told otherwise. Makes and opens nothing.
+
+The superuser's daemon is the system's: ``/etc/pycron/crontab.toml`` and ``/var/lib/pycron``.
+Everybody else's are where the XDG Base Directory Specification puts configuration and state.
+The environment (PYCRON_CRONTAB, PYCRON_STATE_DIR) goes before that, an option before both.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crond_py.errors import UsageError
+
+CRONTAB_VARIABLE = "PYCRON_CRONTAB"
+STATE_DIR_VARIABLE = "PYCRON_STATE_DIR"
+
+_SYSTEM_CRONTAB = Path("/etc/pycron/crontab.toml")
+_SYSTEM_STATE_DIR = Path("/var/lib/pycron")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The crontab, and the directory that everything pycron writes is in. Absolute paths."""
+
+    crontab: Path
+    state_dir: Path
+
+    @property
+    def socket(self) -> Path:
+        """The control socket of the daemon on this state directory."""
+        return self.state_dir / "control.sock"
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.state_dir / "ledger.sqlite"
+
+    @property
+    def output(self) -> Path:
+        """The directory of what the runs have printed."""
+        return self.state_dir / "output"
+
+
+def find_places(
+    *,
+    crontab: Path | None = None,
+    state_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    uid: int | None = None,
+) -> Places:
+    """Return the places for ``uid``: as given, else as the environment says, else the usual ones.
+
+    A relative path is one below the current directory. Raises UsageError where a usual place is
+    needed and the user has no home directory.
+    """
+    environ = os.environ if environ is None else environ
+    uid = os.geteuid() if uid is None else uid
+    crontab = crontab or _from_environ(environ, CRONTAB_VARIABLE)
+    state_dir = state_dir or _from_environ(environ, STATE_DIR_VARIABLE)
+    if crontab is None:
+        crontab = (
+            _SYSTEM_CRONTAB
+            if uid == 0
+            else _xdg(environ, "XDG_CONFIG_HOME", ".config", uid) / "crontab.toml"
+        )
+    if state_dir is None:
+        state_dir = (
+            _SYSTEM_STATE_DIR if uid == 0 else _xdg(environ, "XDG_STATE_HOME", ".local/state", uid)
+        )
+    return Places(crontab.absolute(), state_dir.absolute())
+
+
+def _from_environ(environ: Mapping[str, str], name: str) -> Path | None:
+    value = environ.get(name, "")
+    return Path(value) if value else None
+
+
+def _xdg(environ: Mapping[str, str], name: str, below_home: str, uid: int) -> Path:
+    """Return pycron's directory below an XDG base; a relative base is ignored, as it says there."""
+    base = environ.get(name, "")
+    if base.startswith("/"):
+        return Path(base, "pycron")
+    return _home(environ, uid) / below_home / "pycron"
+
+
+def _home(environ: Mapping[str, str], uid: int) -> Path:
+    home = environ.get("HOME", "")
+    if not home.startswith("/"):
+        try:
+            home = pwd.getpwuid(uid).pw_dir
+        except KeyError:
+            home = ""
+    if not home.startswith("/"):
+        raise UsageError(
+            f"user {uid} has no home directory, so there is no usual place for pycron's files; "
+            f"give --state-dir and the crontab, or set {STATE_DIR_VARIABLE} and {CRONTAB_VARIABLE}"
+        )
+    return Path(home)
