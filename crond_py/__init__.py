@@ -1,3 +1,88 @@
-"""pycron, the accountable cron."""
+"""pycron, the accountable cron.
+
+A map of the package; imports go down only.
+
+    cli/            the commands: the only place where typer and rich live
+    service         puts the daemon together, starts and stops its parts, deals with signals
+    daemonize       detaches from the terminal
+    control/        the socket by which commands talk to a running daemon
+    engine/         the state machine that turns due instants into accounted runs
+    scheduler/      the Python API: callables at their time on a pool of threads
+    dispatcher      the heap of deadlines and the thread that sleeps until the first of them
+    clockwatch      tells when the wall clock was set or the machine woke
+    ledger/         where every run is kept
+    runner/         starts, watches and ends processes
+    crontab/        the model of the crontab and its loader
+    policy          the rules as pure functions: overlap, missed, retry, recovery
+    schedule/       when a job is due: cron expressions, zones, intervals
+    clock           the system's clock, the only reader of it
+    ports           the seams between the parts, as Protocols
+    model, errors   the words of the product as data, and its errors
+
+The names below are the public Python API. They are loaded when they are first used, so that the
+command line and the daemon do not pay for what they do not need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from crond_py.errors import PycronError, ScheduleError, SchedulerShutdownError, UsageError
+    from crond_py.schedule import parse_schedule
+    from crond_py.scheduler import (
+        EveryMode,
+        Missed,
+        Overlap,
+        Retry,
+        Scheduler,
+        Task,
+        TaskState,
+    )
+
+__all__ = [
+    "EveryMode",
+    "Missed",
+    "Overlap",
+    "PycronError",
+    "Retry",
+    "ScheduleError",
+    "Scheduler",
+    "SchedulerShutdownError",
+    "Task",
+    "TaskState",
+    "UsageError",
+    "__version__",
+    "parse_schedule",
+]
+
+_HOMES = {
+    "EveryMode": "crond_py.model",
+    "Missed": "crond_py.model",
+    "Overlap": "crond_py.model",
+    "Retry": "crond_py.model",
+    "PycronError": "crond_py.errors",
+    "ScheduleError": "crond_py.errors",
+    "SchedulerShutdownError": "crond_py.errors",
+    "UsageError": "crond_py.errors",
+    "Scheduler": "crond_py.scheduler",
+    "Task": "crond_py.scheduler",
+    "TaskState": "crond_py.scheduler",
+    "parse_schedule": "crond_py.schedule",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
