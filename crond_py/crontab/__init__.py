@@ -1,1 +1,16 @@
-"""The crontab: the model of the file and its loader."""
+"""The crontab: from TOML files to frozen jobs, or to the list of all that is wrong with them.
+
+    loader      which files there are and how they go together: ``load_crontab``
+    source      one path to the tables of one file;  syntax: what is wrong where it is not TOML
+    jobs        one job's table, with what it inherits, to a ``model.Job``
+    keys        every key there is;  fields, values, process_values, triggers: how each is read
+    faults      how a fault is worded, collected and given its line;  locate: lines of keys
+    model       the crontab as data: what everybody else sees
+    summary     fingerprints, short texts, what a reload has changed
+    schema      the JSON Schema for editors
+
+A crontab is taken whole or refused whole: ``load_crontab`` returns a Crontab without a fault, or
+raises CrontabError with every fault of every file. A key that this version does nothing with is
+refused, never ignored. Reading has no effect on anything, so a daemon that reloads keeps what it
+has until it holds something better.
+"""

@@ -100,7 +100,7 @@ class Job:
     keep_for: timedelta | None = timedelta(days=90)
     discard_output: bool = False
 
-    source: str = ""
+    source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

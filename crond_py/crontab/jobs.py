@@ -1,0 +1,243 @@
+"""From one job's table to a Job: what it says itself, what it inherits, what does not fit together.
+
+Equal values of different jobs become one object, so that a hundred thousand jobs stay small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from crond_py.crontab.faults import FileReport, Refused, nearest, quoted
+from crond_py.crontab.fields import Refuse, read_fields
+from crond_py.crontab.keys import JOB_KEYS, SCHEDULE_KEYS, Output
+from crond_py.crontab.locate import KeyPath
+from crond_py.crontab.model import EveryTrigger, Job, Trigger
+from crond_py.crontab.source import Table
+from crond_py.crontab.triggers import Calendar, trigger_of
+from crond_py.model import EveryMode, Retry
+from crond_py.schedule import system_timezone
+
+_NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
+_DECIMAL_UMASK: Final = re.compile(r"umask[\"']?[ \t]*=[ \t]*\+?[1-9][0-9]")
+_SHARED_TYPES: Final = (str, tuple)
+
+# Keys of a job that are fields of the model under the same name, with nothing to be done.
+_PLAIN: Final = frozenset(
+    field.name
+    for field in fields(Job)
+    if field.name in JOB_KEYS and field.name not in ("command", "timezone", "env", "retry")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a job of a file has that says nothing itself."""
+
+    timezone: str | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: _NO_ENV)
+    retry: Mapping[str, Any] = field(default_factory=dict)
+    every_mode: EveryMode = EveryMode.FIXED_RATE
+    values: Mapping[str, Any] = field(
+        default_factory=lambda: {name: JOB_KEYS[name].default for name in _PLAIN}
+    )
+
+    def within(
+        self, zone: str | None, env: Mapping[str, str], defaults: Mapping[str, Any]
+    ) -> Scope:
+        """Return the scope of a file that says this much of its own."""
+        return Scope(
+            defaults.get("timezone", zone or self.timezone),
+            merged_env(self.env, env, defaults.get("env", _NO_ENV)),
+            {**self.retry, **defaults.get("retry", {})},
+            defaults.get("every_mode", self.every_mode),
+            {**self.values, **_model_fields(defaults)},
+        )
+
+
+def merged_env(*layers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables of all layers; a later one goes over an earlier."""
+    variables: dict[str, str] = {}
+    for layer in layers:
+        variables.update(layer)
+    return MappingProxyType(variables) if variables else _NO_ENV
+
+
+def check_pool(pool: str | None, pools: Collection[str] | None, refuse: Refuse) -> None:
+    """Refuse a pool that there is not. ``pools`` None: nobody knows which there are."""
+    if pool is not None and pools is not None and pool not in pools:
+        way_out = nearest(pool, pools) or f"add [pools.{pool}] with workers"
+        refuse(("pool",), Refused(f"there is no pool {quoted(pool)}", way_out))
+
+
+def check_umask(table: Table, report: FileReport, path: KeyPath) -> None:
+    """Refuse decimal digits for a umask: 22 would be 026, and who writes it means 022."""
+    umask = table.get("umask")
+    if not isinstance(umask, int) or not _DECIMAL_UMASK.search(report.text):
+        return
+    path = (*path, "umask")
+    if _DECIMAL_UMASK.search(report.line_text(path)):
+        way_out = f'write umask = "{umask:03d}"'
+        report.add(path, f"must be octal, and {umask} without quotes is a decimal number", way_out)
+
+
+@dataclass
+class JobReader:
+    """Reads the jobs of all files. ``pools`` are the names that there are, ``host`` this host's."""
+
+    pools: Collection[str] | None
+    host: str
+    _shared: dict[Any, Any] = field(default_factory=dict)
+
+    def read(
+        self, name: str, table: Table, scope: Scope, report: FileReport, source: str
+    ) -> Job | None:
+        """Return the job, or None when it has faults; they are in ``report``."""
+        path: KeyPath = ("jobs", name)
+        refusals: list[tuple[KeyPath, Refused]] = []
+
+        def refuse(below: KeyPath, refused: Refused) -> None:
+            refusals.append(((*path, *below), refused))
+
+        own = read_fields(table, JOB_KEYS, refuse)
+        if refusals and (parts := _tables_of_jobs(table)):
+            for part in parts:
+                way_out = f'a name with a dot needs quotes: [jobs."{name}.{part}"]'
+                report.add((*path, part), "is not a key of a job", way_out)
+            return None
+        trigger = self._trigger(name, table, own, scope, refuse)
+        retry = _retry(own, scope, refuse)
+        if "command" not in table and not _is_misspelt(table, ("command",)):
+            refuse((), Refused("has no command", 'add command = "..."'))
+        check_pool(own.get("pool"), self.pools, refuse)
+        if "umask" in own:
+            check_umask(table, report, path)
+        for where, refused in refusals:
+            report.add_refused(where, refused)
+        if refusals or trigger is None:
+            return None
+        own |= {"trigger": trigger, "retry": retry, "source": source}
+        return self._job(name, own, scope)
+
+    def _job(self, name: str, own: dict[str, Any], scope: Scope) -> Job:
+        """Put a job together from parts that are good."""
+        share = self._shared.setdefault
+        said = {
+            key: share(value, value) if type(value) in _SHARED_TYPES else value
+            for key, value in _model_fields(own).items()
+        }
+        values = {**scope.values, **said}
+        if values["hosts"] and not _is_among(self.host, values["hosts"]):
+            values["enabled"] = False
+        return Job(
+            name=name,
+            trigger=share(own["trigger"], own["trigger"]),
+            command=share(own["command"], own["command"]),
+            timezone=own.get("timezone", scope.timezone),
+            env=self._env(own["env"], scope) if "env" in own else scope.env,
+            retry=share(own["retry"], own["retry"]),
+            source=own["source"],
+            **values,
+        )
+
+    def _env(self, env: Mapping[str, str], scope: Scope) -> Mapping[str, str]:
+        """Return one mapping for all jobs that say the same variables in one scope."""
+        key = (id(scope), *env.items())
+        if key not in self._shared:
+            self._shared[key] = merged_env(scope.env, env)
+        mapping: Mapping[str, str] = self._shared[key]
+        return mapping
+
+    def _trigger(
+        self, name: str, table: Table, own: dict[str, Any], scope: Scope, refuse: Refuse
+    ) -> Trigger | None:
+        """Return what the one schedule key says, or None when it does not stand up."""
+        present = [key for key in table if key in SCHEDULE_KEYS and SCHEDULE_KEYS[key].is_supported]
+        if not present:
+            if not (table.keys() & SCHEDULE_KEYS.keys() or _is_misspelt(table, SCHEDULE_KEYS)):
+                refuse((), Refused("has no schedule", "add schedule, every, at or startup"))
+            return None
+        key = present[0]
+        for other in present[1:]:
+            message = f"stands beside {key}; a job has one of schedule, every, at and startup"
+            refuse((other,), Refused(message, "make two jobs of it, or take one out"))
+        if key not in own:
+            return None
+        value = own[key]
+        is_interval = key == "every" or isinstance(value, EveryTrigger)
+        if "every_mode" in own and not is_interval:
+            refuse(("every_mode",), Refused("has no meaning without every", "take it out"))
+        try:
+            calendar = self._calendar(name, table, own, scope)
+            return trigger_of(key, value, own.get("every_mode", scope.every_mode), calendar)
+        except Refused as refused:
+            refuse((key,), refused)
+            return None
+
+    def _calendar(self, name: str, table: Table, own: dict[str, Any], scope: Scope) -> Calendar:
+        """Return what due times are read in; in place of a zone that was refused, UTC."""
+        zone = own.get("timezone", "UTC" if "timezone" in table else scope.timezone)
+        return Calendar(
+            name,
+            zone or self._system_zone,
+            own.get("dst_gap", scope.values["dst_gap"]),
+            own.get("dst_fold", scope.values["dst_fold"]),
+        )
+
+    @cached_property
+    def _system_zone(self) -> str:
+        return system_timezone()
+
+
+def _model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the model that follow from the values of keys alone."""
+    found = {name: value for name, value in values.items() if name in _PLAIN}
+    if "output" in values:
+        found["discard_output"] = values["output"] is Output.DISCARD
+    if "keep" in values:
+        found["keep_runs"], found["keep_for"] = values["keep"]
+    return found
+
+
+def _retry(own: Mapping[str, Any], scope: Scope, refuse: Refuse) -> Retry:
+    """Return how a job is tried again: its own keys go over those of the defaults, one by one."""
+    values = {**scope.retry, **own.get("retry", {})}
+    if not values:
+        return Retry()
+    if "retry" in own and "attempts" not in values:
+        refuse(("retry",), Refused("does not say how often", "add attempts = 3"))
+    return retry_of(values, refuse)
+
+
+def retry_of(values: Mapping[str, Any], refuse: Refuse) -> Retry:
+    """Return the model of a ``retry`` table. A ceiling that is not given is no lower than delay."""
+    retry = Retry(**values)
+    if retry.delay <= retry.max_delay:
+        return retry
+    if "max_delay" in values:
+        refuse(("retry",), Refused("has a max_delay that is shorter than its delay"))
+    return Retry(**{**values, "max_delay": retry.delay})
+
+
+def _tables_of_jobs(table: Table) -> list[str]:
+    """Return the keys of what must be jobs below a job, as ``[jobs.a.b]`` makes them."""
+    return [
+        key
+        for key, value in table.items()
+        if key not in JOB_KEYS and isinstance(value, dict) and value.keys() & JOB_KEYS.keys()
+    ]
+
+
+def _is_misspelt(table: Table, wanted: Collection[str]) -> bool:
+    """Tell whether a key that is not known is near one of ``wanted``; it has its fault already."""
+    return any(key not in JOB_KEYS and nearest(key, wanted) for key in table)
+
+
+def _is_among(host: str, hosts: tuple[str, ...]) -> bool:
+    """Tell whether one of ``hosts`` is this host, by its whole name or the part before a dot."""
+    mine = {host.casefold(), host.casefold().split(".")[0]}
+    return any(name.casefold() in mine for name in hosts)

@@ -1,0 +1,255 @@
+"""Every key of a crontab: its name, its kind of value and a line that says what it is for.
+
+The loader, ``[defaults]``, the JSON Schema and the manual pages are made from these tables. A
+default is that of the model's field and is looked up there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from crond_py.crontab.faults import Refused
+from crond_py.crontab.fields import Fields, Key, Named, by_name
+from crond_py.crontab.model import EveryTrigger, Job
+from crond_py.crontab.process_values import AbsolutePath, Command, Environment, ExitCodes, Umask
+from crond_py.crontab.triggers import PERIOD, Expressions, Moment, Startup
+from crond_py.crontab.values import (
+    Choice,
+    Duration,
+    Factor,
+    Flag,
+    Integer,
+    Kind,
+    Name,
+    Never,
+    Text,
+    Words,
+    Zone,
+)
+from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+
+
+class Output(StrEnum):
+    """Where the output of runs goes."""
+
+    FILE = "file"
+    DISCARD = "discard"
+
+
+def _defaults(model: type) -> dict[str, object]:
+    """Return the defaults of a dataclass's fields."""
+    return {field.name: field.default for field in fields(model) if field.default is not MISSING}
+
+
+_JOB: Final = _defaults(Job)
+_RETRY: Final = _defaults(Retry)
+_SOME: Final = Duration(minimum=timedelta(milliseconds=1))
+_ANY: Final = Duration()
+
+NOT_YET: Final = Never("is not supported yet", "leave it out")
+"""The value of a key that the format has and this version does nothing with."""
+
+
+def _job(name: str, kind: Kind, doc: str) -> Key:
+    """Return a job's key that is a field of the model, with its default."""
+    return Key(name, kind, doc, _JOB.get(name))
+
+
+def _retry(name: str, kind: Kind, doc: str) -> Key:
+    return Key(name, kind, doc, _RETRY[name])
+
+
+RETRY_KEYS: Final = by_name(
+    (
+        _retry(
+            "attempts", Integer(1, 1000), "How often a run is tried in all, the first included."
+        ),
+        _retry("delay", _ANY, "How long to wait before the second attempt."),
+        _retry("backoff", Factor(1, 100), "What the delay is multiplied by from one to the next."),
+        _retry("max_delay", _ANY, "The longest delay; where only delay is given, at least that."),
+        _retry("jitter", _ANY, "Up to how much longer a delay may be, by chance."),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(Fields):
+    """How many runs are kept, and for how long: what is not said has no bound."""
+
+    def read(self, value: object) -> Any:
+        """Return the model's ``keep_runs`` and ``keep_for``."""
+        bounds = Fields.read(self, value)
+        if "days" in bounds and "for" in bounds:
+            raise Refused("has both days and for, which say the same", "take one of them out")
+        if not bounds:
+            raise Refused("says nothing", "write for example { runs = 100, days = 30 }")
+        period = bounds.get("for")
+        if "days" in bounds:
+            period = timedelta(days=bounds["days"])
+        return bounds.get("runs"), period
+
+
+KEEP_KEYS: Final = by_name(
+    (
+        Key("runs", Integer(1, 10_000_000), "How many finished runs are kept.", _JOB["keep_runs"]),
+        Key("days", Factor(0.001, 36_525), "For how many days a finished run is kept."),
+        Key("for", _SOME, "The same as days, as a duration.", _JOB["keep_for"]),
+    )
+)
+
+SCHEDULE_KEYS: Final = by_name(
+    (
+        Key(
+            "schedule",
+            Expressions(),
+            "When the job is due: a cron expression of five fields, of six with the seconds first,"
+            " a name such as @daily, or an array of these.",
+            in_defaults=False,
+        ),
+        Key("every", PERIOD, "The interval at which the job is due.", in_defaults=False),
+        Key(
+            "at",
+            Moment(),
+            "The one date-time at which the job is due; without an offset, in the job's zone.",
+            in_defaults=False,
+        ),
+        Key(
+            "startup",
+            Startup(),
+            'True: due once whenever the daemon starts; "boot": once whenever the machine starts.',
+            in_defaults=False,
+        ),
+        Key("after", NOT_YET, "Due when the named jobs have succeeded.", in_defaults=False),
+    )
+)
+"""A job has exactly one of these."""
+
+_SUPPORTED_JOB_KEYS: Final = (
+    Key(
+        "command",
+        Command(),
+        "What to run: text for the shell, or an array executed as it is.",
+        in_defaults=False,
+    ),
+    _job("timezone", Zone(), "The IANA time zone that schedule and at are read in."),
+    _job("enabled", Flag(), "Whether the job is ever due."),
+    _job("description", Text(1000), "What the job is for."),
+    _job("tags", Words("words"), "Labels to choose jobs by."),
+    _job("hosts", Words("host names"), "The hosts on which the job is enabled."),
+    Key(
+        "every_mode",
+        Choice(EveryMode),
+        "What every counts from: the previous due time"
+        " (fixed-rate) or the end of the previous run (fixed-delay).",
+        EveryTrigger(timedelta(1)).mode,
+    ),
+    _job(
+        "overlap",
+        Choice(Overlap, later=("replace",)),
+        "What becomes of a run that is due while an earlier one is still active.",
+    ),
+    _job("queue_limit", Integer(1, 100_000), 'How many runs wait at most with overlap = "queue".'),
+    _job("max_running", Integer(1, 100_000), 'How many runs go on at most with overlap = "allow".'),
+    _job(
+        "missed",
+        Choice(Missed),
+        "What becomes of runs that were due while nothing could start them.",
+    ),
+    _job("missed_within", _SOME, "How old a missed run may be to be made up."),
+    _job("missed_limit", Integer(1, 100_000), 'How many runs missed = "all" makes up at most.'),
+    _job(
+        "dst_gap",
+        Choice(DstGap),
+        "Whether a fixed time that the clocks jump over is due after the jump.",
+    ),
+    _job(
+        "dst_fold", Choice(DstFold), "On which pass a fixed time is due that the clocks show twice."
+    ),
+    _job("on_crash", Choice(OnCrash), "What becomes of a run that a crash cut short."),
+    _job("timeout", _SOME, "After how long an attempt is ended with SIGTERM."),
+    _job("kill_after", _ANY, "How long after SIGTERM what is left is ended with SIGKILL."),
+    _job("start_within", _SOME, "How long a run may wait for its start; then it is skipped."),
+    Key("retry", Fields(RETRY_KEYS), "When a run that failed or timed out is tried again."),
+    _job("success_codes", ExitCodes(), "The exit statuses that count as success."),
+    _job("pool", Name(), "The pool whose slots the job's runs take."),
+    _job(
+        "priority", Integer(-1_000_000, 1_000_000), "Who goes first of those that wait: the higher."
+    ),
+    _job("env", Environment(), "Environment variables, as written; they go over those of [env]."),
+    _job("cwd", AbsolutePath(), "The working directory; without it, the home directory."),
+    _job("shell", AbsolutePath(is_program=True), "The shell that runs a command that is text."),
+    _job("umask", Umask(), "The file mode bits that are taken away, in octal."),
+    Key(
+        "output",
+        Choice(Output, later=("stream", "journal")),
+        "Where output goes: each run's own file, or nowhere.",
+        Output.FILE,
+    ),
+    Key(
+        "keep",
+        Keep(KEEP_KEYS),
+        "How many runs are kept and for how long; a bound that is not given does not hold.",
+    ),
+)
+
+_LATER_JOB_KEYS: Final = tuple(
+    Key(name, NOT_YET, doc)
+    for name, doc in (
+        ("group", "Whose share of the slots the job's runs count to."),
+        ("user", "The user that runs the command."),
+        ("nice", "The scheduling priority of the process."),
+        ("limits", "The resource limits of the process."),
+        ("env_file", "A file of environment variables."),
+        ("stdin", "What the command reads."),
+        ("output_limit", "How many bytes of output are kept of a run."),
+        ("notify", "Who is told of the outcome."),
+        ("jitter", "The width over which due times are spread."),
+        ("on_stop", "What becomes of runs when the daemon stops."),
+        ("leftovers", "What becomes of processes that outlive the command."),
+        ("align", "What an interval is aligned to."),
+        ("retry_on", "Which outcomes are tried again."),
+    )
+)
+
+JOB_KEYS: Final = by_name((*SCHEDULE_KEYS.values(), *_SUPPORTED_JOB_KEYS, *_LATER_JOB_KEYS))
+
+DEFAULTS_KEYS: Final = by_name(
+    key
+    if key.in_defaults
+    else replace(key, kind=Never("is of one job and no default", "write it in [jobs.NAME]"))
+    for key in JOB_KEYS.values()
+)
+
+POOL_KEYS: Final = by_name(
+    (Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),)
+)
+
+FILE_KEYS: Final = by_name(
+    (
+        _job("timezone", Zone(), "The time zone of every job that names none; else the system's."),
+        Key("env", Environment(), "Environment variables of every job, as written."),
+        Key(
+            "defaults",
+            Fields(DEFAULTS_KEYS),
+            "What holds for every job that does not say otherwise.",
+        ),
+        Key(
+            "pools",
+            Named(Fields(POOL_KEYS, required=("workers",))),
+            "Bounded sets of worker slots.",
+        ),
+        Key("jobs", Named(Fields(JOB_KEYS, required=("command",))), "The jobs."),
+        Key("groups", NOT_YET, "Shares of the slots."),
+        Key("notify", NOT_YET, "Whom to tell of outcomes, and how."),
+        *(
+            replace(
+                key, kind=Never("is a key of a job", "put it below a [jobs.NAME] or [defaults]")
+            )
+            for key in JOB_KEYS.values()
+            if key.name not in ("timezone", "env", "notify")
+        ),
+    )
+)

@@ -1,0 +1,206 @@
+"""Reads a crontab: the file, its drop-ins, and how they go together.
+
+``crontab.toml`` may have a directory ``crontab.d`` beside it; every file in it whose name ends
+in ``.toml`` and does not begin with a dot is a drop-in, and they are read in the order of their
+names. A drop-in may hold all that the crontab may. Its jobs and pools join the others, and no
+name may be there twice. Its ``timezone``, ``[env]`` and ``[defaults]`` hold for its own jobs
+only, and go over those of the crontab, which hold for all.
+
+For one job, the nearest word counts: its own keys, then ``[defaults]`` (then ``timezone`` and
+``[env]``) of its file, then those of the crontab. ``env`` and ``retry`` are put together key by
+key, everything else is taken whole.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from crond_py.crontab.faults import FileReport, Refused, quoted, shown
+from crond_py.crontab.fields import NAME, read_fields
+from crond_py.crontab.jobs import JobReader, Scope, check_pool, check_umask, retry_of
+from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
+from crond_py.crontab.locate import KeyPath, job_lines
+from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
+from crond_py.crontab.source import Table, read_table
+from crond_py.crontab.values import not_the
+from crond_py.errors import CrontabError
+
+
+def load_crontab(path: Path, *, hostname: str | None = None) -> Crontab:
+    """Return the crontab of ``path`` and of the drop-ins beside it.
+
+    Jobs whose ``hosts`` do not name ``hostname`` (this machine's, by default) come out disabled.
+
+    Raises CrontabError with every fault of every file; nothing else is raised for what is in
+    the files, or for a file that cannot be read.
+    """
+    return _Loader(platform.node() if hostname is None else hostname).load(path)
+
+
+def drop_in_directory(path: Path) -> Path:
+    """Return the directory that holds the drop-ins of a crontab, whether it is there or not."""
+    return path.parent / (path.name.removesuffix(".toml") + ".d")
+
+
+@dataclass(slots=True)
+class _Document:
+    """One file. ``table`` None: it could not be read, and its report says why."""
+
+    report: FileReport
+    table: Table | None
+    scope: Scope = field(default_factory=Scope)
+
+
+class _Loader:
+    """The state of one loading."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._reports: list[FileReport] = []
+        self._documents: list[_Document] = []
+        self._pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL)}
+        self._owners: dict[KeyPath, FileReport] = {}
+        self._has_entries = False
+
+    def load(self, path: Path) -> Crontab:
+        """Read every file; return the whole or raise the faults."""
+        for file in (path, *self._drop_ins(path)):
+            report = self._report(file)
+            self._documents.append(_Document(report, read_table(report)))
+        for document in self._documents:
+            self._read_pools(document)
+        main, *drop_ins = self._documents
+        main.scope = self._scope(main, Scope())
+        for document in drop_ins:
+            document.scope = self._scope(document, main.scope)
+        jobs = self._read_jobs()
+        self._refuse_nothing()
+        faults = tuple(fault for report in self._reports for fault in report.faults())
+        if faults:
+            raise CrontabError(faults)
+        files = tuple(document.report.path for document in self._documents)
+        return Crontab(MappingProxyType(jobs), MappingProxyType(self._pools), files)
+
+    def _report(self, path: Path) -> FileReport:
+        self._reports.append(FileReport(path))
+        return self._reports[-1]
+
+    def _drop_ins(self, path: Path) -> list[Path]:
+        """Return the drop-ins in order; a directory that cannot be read is a fault."""
+        directory = drop_in_directory(path)
+        try:
+            names = sorted(entry.name for entry in directory.iterdir())
+        except (FileNotFoundError, ValueError):  # ValueError: a NUL, which the crontab is told for
+            return []
+        except NotADirectoryError:
+            if path.parent.is_dir():
+                self._report(directory).add((), "is not a directory, and drop-ins go into one")
+            return []
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._report(directory).add((), f"the drop-ins cannot be read: {reason}")
+            return []
+        return [
+            directory / name
+            for name in names
+            if name.endswith(".toml") and not name.startswith(".")
+        ]
+
+    def _known_pools(self) -> Collection[str] | None:
+        """Return the names of all pools, or None where a file that may have some is unreadable."""
+        is_complete = all(document.table is not None for document in self._documents)
+        return self._pools.keys() if is_complete else None
+
+    def _read_pools(self, document: _Document) -> None:
+        """Take up the pools of a file."""
+        tables = (document.table or {}).get("pools", {})
+        try:
+            pools = FILE_KEYS["pools"].kind.read(tables)
+        except Refused as refused:
+            document.report.add_refused(("pools",), refused)
+            pools = {name: {} for name in tables} if isinstance(tables, dict) else {}
+        for name, values in pools.items():
+            if self._is_new(("pools", name), document.report):
+                self._pools[name] = Pool(name, values.get("workers"))
+
+    def _is_new(self, path: KeyPath, report: FileReport) -> bool:
+        """Tell whether a name is used for the first time; a second time is a fault."""
+        owner = self._owners.setdefault(path, report)
+        if owner is report:
+            return True
+        kind, name = str(path[0])[:-1], quoted(path[1])
+        message = f"the {kind} {name} is also at {owner.place(path)}"
+        report.add(path, message, "give one of them another name")
+        return False
+
+    def _scope(self, document: _Document, outer: Scope) -> Scope:
+        """Return what the jobs of a file have without saying it themselves."""
+        report, table = document.report, document.table or {}
+        rest = {
+            key: value for key, value in table.items() if key not in ("pools", "jobs", "defaults")
+        }
+        top = read_fields(rest, FILE_KEYS, report.add_refused)
+        defaults = table.get("defaults", {})
+        if not isinstance(defaults, dict):
+            report.add(("defaults",), f"must be a table, not {quoted(defaults)}")
+            defaults = {}
+
+        def refuse(below: KeyPath, refused: Refused) -> None:
+            report.add_refused(("defaults", *below), refused)
+
+        values = read_fields(defaults, DEFAULTS_KEYS, refuse)
+        check_pool(values.get("pool"), self._known_pools(), refuse)
+        if "umask" in values:
+            check_umask(defaults, report, ("defaults",))
+        if "retry" in values:
+            retry_of({**outer.retry, **values["retry"]}, refuse)
+        return outer.within(top.get("timezone"), top.get("env", {}), values)
+
+    def _read_jobs(self) -> dict[str, Job]:
+        """Return the jobs of all files that have no fault."""
+        reader = JobReader(self._known_pools(), self._host)
+        jobs: dict[str, Job] = {}
+        for document in self._documents:
+            report = document.report
+            lines = job_lines(report.text)
+            file = shown(str(report.path))
+            for name, table in self._job_tables(document):
+                line = lines.get(name) or report.line(("jobs", name))
+                job = reader.read(name, table, document.scope, report, f"{file}:{line}")
+                if job is not None:
+                    jobs[name] = job
+        return jobs
+
+    def _job_tables(self, document: _Document) -> Iterator[tuple[str, Table]]:
+        """Yield the jobs of a file that have a good name, used once, and a table."""
+        report = document.report
+        tables = (document.table or {}).get("jobs", {})
+        if not isinstance(tables, dict):
+            way_out = "write [jobs.NAME], with one pair of brackets, for each job"
+            report.add(("jobs",), f"must be a table of tables, not {quoted(tables)}", way_out)
+            self._has_entries = True
+            return
+        for name, table in tables.items():
+            self._has_entries = True
+            path: KeyPath = ("jobs", name)
+            try:
+                NAME.read(name)
+            except Refused as refused:
+                report.add_refused(path, refused)
+                continue
+            if not isinstance(table, dict):
+                report.add_refused(path, not_the("a table", table, f"write [jobs.{name}]"))
+            elif self._is_new(path, report):
+                yield name, table
+
+    def _refuse_nothing(self) -> None:
+        """Enter that there are no jobs, where that is all that is wrong."""
+        if self._has_entries or not all(report.is_clean() for report in self._reports):
+            return
+        report = self._reports[0]
+        what = "has no jobs" if report.text.strip() else "is empty"
+        report.add((), what, "add a table [jobs.NAME] with a schedule and a command")

@@ -1,0 +1,85 @@
+"""What is said of jobs in short: a fingerprint, a text for tables, what a reload has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from crond_py.crontab.model import AtTrigger, Crontab, CronTrigger, EveryTrigger, Job
+from crond_py.model import EveryMode
+from crond_py.schedule import format_duration, system_timezone
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CrontabDiff:
+    """The names of jobs that one crontab has and another has not, or has otherwise."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+def fingerprint(job: Job) -> str:
+    """Return 16 characters that are the same as long as the job is due at the same instants.
+
+    They are made of the trigger and, for cron expressions, the zone and the ``dst_`` keys; the
+    order of the expressions does not matter. The text that is hashed is part of the ledger's
+    format: another spelling would give every job a new baseline.
+    """
+    text = json.dumps(_identity(job), ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def _identity(job: Job) -> list[object]:
+    """Return what decides when a job is due, as plain values."""
+    match job.trigger:
+        case CronTrigger(expressions):
+            rules = [job.timezone, job.dst_gap.value, job.dst_fold.value]
+            return ["cron", sorted(set(expressions)), *rules]
+        case EveryTrigger(period, mode):
+            return ["every", period // _MICROSECOND, mode.value]
+        case AtTrigger(instant):
+            return ["at", (instant - _EPOCH) // _MICROSECOND]
+        case trigger:
+            return ["startup", trigger.per_boot]
+
+
+def describe_trigger(job: Job) -> str:
+    """Return when a job is due, short enough for a table; instants are in the job's zone."""
+    match job.trigger:
+        case CronTrigger(expressions):
+            return "; ".join(expressions)
+        case EveryTrigger(period, EveryMode.FIXED_DELAY):
+            return f"{format_duration(period)} after the last run"
+        case EveryTrigger(period):
+            return f"every {format_duration(period)}"
+        case AtTrigger(instant):
+            local = instant.astimezone(ZoneInfo(job.timezone or system_timezone()))
+            detail = "seconds" if local.second or local.microsecond else "minutes"
+            return f"at {local.replace(tzinfo=None).isoformat(' ', detail)}"
+        case trigger:
+            return "at boot" if trigger.per_boot else "at startup"
+
+
+def diff_crontabs(old: Crontab, new: Crontab) -> CrontabDiff:
+    """Return what ``new`` has added, removed and changed, each in the order of its crontab.
+
+    Where in a file a job stands does not count.
+    """
+    return CrontabDiff(
+        added=tuple(name for name in new.jobs if name not in old.jobs),
+        removed=tuple(name for name in old.jobs if name not in new.jobs),
+        changed=tuple(
+            name for name, job in new.jobs.items() if name in old.jobs and old.jobs[name] != job
+        ),
+    )

@@ -1,0 +1,208 @@
+"""The keys that say when a job is due: how they are read, and the trigger that they make.
+
+The time zone of a job may come from elsewhere, so reading is in two steps: a value by itself,
+then, with the zone known, whether it can ever be due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from crond_py.crontab.faults import Problem, Refused, shown
+from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, StartupTrigger, Trigger
+from crond_py.crontab.values import Duration, Kind, Schema, not_the
+from crond_py.errors import ScheduleError
+from crond_py.model import DstFold, DstGap, EveryMode
+from crond_py.schedule import parse_schedule
+
+SHORTEST_PERIOD: Final = timedelta(milliseconds=100)
+MAX_EXPRESSIONS: Final = 100
+_ANY_OFFSET: Final = timedelta(hours=36)  # more than any zone is from UTC, with a gap
+_YEARS: Final = range(1970, 9990)
+
+PERIOD: Final = Duration(minimum=SHORTEST_PERIOD)
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """What the due times of a job are read in."""
+
+    job: str
+    timezone: str
+    dst_gap: DstGap
+    dst_fold: DstFold
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions(Kind):
+    """A cron expression, an array of them, or ``@every`` with a duration."""
+
+    def read(self, value: object) -> CronTrigger | EveryTrigger:
+        """Return a trigger whose expressions have not been looked into yet."""
+        if isinstance(value, str):
+            if _first_word(value) == "@every":
+                return EveryTrigger(PERIOD.read(value.strip()[len("@every") :].strip()))
+            _check_expression(value)
+            return CronTrigger((value,))
+        if not isinstance(value, list):
+            raise not_the('a cron expression such as "30 2 * * *", or an array of them', value)
+        if not 1 <= len(value) <= MAX_EXPRESSIONS:
+            raise Refused(f"must have 1 to {MAX_EXPRESSIONS} expressions, not {len(value)}")
+        problems = []
+        for index, expression in enumerate(value):
+            try:
+                _check_expression(expression)
+            except Refused as refused:
+                problems += [Problem((index,), p.message, p.suggestion) for p in refused.problems]
+        if problems:
+            raise Refused(problems=problems)
+        return CronTrigger(tuple(value))
+
+    def schema(self) -> Schema:
+        """Return the schema of either form. The grammar of cron is not in it."""
+        text = {"type": "string", "minLength": 1}
+        array = {"type": "array", "items": text, "minItems": 1, "maxItems": MAX_EXPRESSIONS}
+        return {"anyOf": [text, array]}
+
+
+def _first_word(text: str) -> str:
+    return text.split(maxsplit=1)[0].lower() if text.strip() else ""
+
+
+def _check_expression(value: object) -> None:
+    """Refuse what is not for cron at all."""
+    if not isinstance(value, str):
+        raise not_the("text", value)
+    match _first_word(value):
+        case "":
+            raise Refused("is empty", 'write for example "30 2 * * *"')
+        case "@reboot":
+            raise Refused("@reboot is a key of its own here", "write startup = true")
+        case "@every":
+            raise Refused("@every cannot be one of several", "make it a job with every")
+        case _:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(Kind):
+    """A date-time of TOML; a date alone means its first moment, 00:00."""
+
+    def read(self, value: object) -> datetime:
+        """Return a datetime, naive where the zone is the job's."""
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        if not isinstance(value, datetime):
+            raise not_the("a TOML date-time such as 2026-12-24T18:00:00", value, _unquoted(value))
+        if value.year not in _YEARS:
+            raise not_the(f"in a year from {_YEARS[0]} to {_YEARS[-1]}", value)
+        return value
+
+    def schema(self) -> Schema:
+        """Return the schema that editors use for TOML's date-times: text."""
+        date_time = (
+            r"^\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([Zz]|[+-]\d{2}:\d{2})?)?$"
+        )
+        return {"type": "string", "pattern": date_time}
+
+
+def _unquoted(value: object) -> str:
+    """Suggest leaving out the quotes around what is a date-time without them."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return ""
+    return f"write it without quotes: {moment.isoformat()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Startup(Kind):
+    """True, or "boot"."""
+
+    def read(self, value: object) -> StartupTrigger:
+        """Return the trigger."""
+        if value is True:
+            return StartupTrigger()
+        if value == "boot":
+            return StartupTrigger(per_boot=True)
+        raise not_the('true or "boot"', value, "leave it out" if value is False else "")
+
+    def schema(self) -> Schema:
+        """Return the schema of the two values."""
+        return {"enum": [True, "boot"]}
+
+
+def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar) -> Trigger:
+    """Return the trigger of a job from its one schedule key and, for intervals, the mode.
+
+    Raises Refused where the schedule can never be due or the moment is not in the zone.
+    """
+    match key:
+        case "every":
+            return EveryTrigger(value, mode or EveryMode.FIXED_RATE)
+        case "at":
+            return AtTrigger(_instant(value, calendar))
+        case "startup":
+            return StartupTrigger(value.per_boot)
+        case _ if isinstance(value, EveryTrigger):
+            return EveryTrigger(value.period, mode or EveryMode.FIXED_RATE)
+        case _:
+            return _checked(value, calendar)
+
+
+def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
+    """Return the trigger in plain spelling, once each expression has been read."""
+    problems = []
+    for index, expression in enumerate(trigger.expressions):
+        # H stands for a number made of the name, so only then does the name matter.
+        hash_key = calendar.job if "H" in expression.upper() else ""
+        fault = _cron_fault(
+            expression, calendar.timezone, calendar.dst_gap, calendar.dst_fold, hash_key
+        )
+        if fault is not None:
+            path = (index,) if len(trigger.expressions) > 1 else ()
+            problems.append(Problem(path, *fault))
+    if problems:
+        raise Refused(problems=problems)
+    return CronTrigger(tuple(" ".join(text.split()) for text in trigger.expressions))
+
+
+@lru_cache(maxsize=4096)
+def _cron_fault(
+    expression: str, timezone: str, dst_gap: DstGap, dst_fold: DstFold, hash_key: str
+) -> tuple[str, str] | None:
+    """Return what is wrong with an expression and what may stand there, or None."""
+    try:
+        parse_schedule(expression, timezone, dst_gap=dst_gap, dst_fold=dst_fold, hash_key=hash_key)
+    except ScheduleError as error:
+        allowed = f"allowed: {shown(error.allowed)}" if error.allowed else ""
+        return shown(str(error)), allowed
+    return None
+
+
+def _instant(moment: datetime, calendar: Calendar) -> datetime:
+    """Return a one-off moment in UTC.
+
+    A reading without an offset follows the rules of a fixed time in cron: it is taken as the
+    expression for that second of that day, in the job's zone and under its ``dst_`` keys.
+    """
+    if moment.tzinfo is not None:
+        return moment.astimezone(UTC)
+    whole = moment.replace(microsecond=0)
+    expression = f"{whole:%S %M %H %d %m} *"
+    schedule = parse_schedule(
+        expression, calendar.timezone, dst_gap=calendar.dst_gap, dst_fold=calendar.dst_fold
+    )
+    before = whole.replace(tzinfo=UTC) - _ANY_OFFSET
+    due = schedule.next_after(before)
+    if due is None or due > before + 2 * _ANY_OFFSET:
+        raise Refused(
+            f"{whole.isoformat()} does not come in {calendar.timezone}: the clocks jump over it",
+            "write another time, or one with its offset",
+        )
+    return due + timedelta(microseconds=moment.microsecond)
