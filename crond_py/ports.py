@@ -67,7 +67,8 @@ class Timers(Protocol):
 class Claim:
     """Enter a new run. With ``attempt``, its first attempt begins in the same breath.
 
-    A claim whose (job, era, due) is already there is refused: nothing is written for it.
+    A claim whose (job, era, due) is already there is refused: nothing is written for it. One
+    that comes with an outcome has finished when it was claimed.
     """
 
     job: str
@@ -115,7 +116,12 @@ Write = Claim | SetRun | SetAttempt | SetCursor
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs to list. Newest due first; ``before_id`` pages."""
+    """Which runs to list: those that meet all that is given. Newest due first, then newest id.
+
+    ``since`` is the first instant of interest and ``until`` the first beyond it; a stretch of
+    missed occurrences belongs in if any of it does. ``before_id`` pages: the runs that come
+    after that one in the list. Empty sets choose nothing out; ``limit`` None: all.
+    """
 
     job: str | None = None
     outcomes: frozenset[Outcome] = frozenset()
@@ -136,7 +142,9 @@ class LedgerReader(Protocol):
 
     def run(self, run_id: int) -> Run | None: ...
 
-    def runs(self, query: RunQuery) -> list[Run]: ...
+    def runs(self, query: RunQuery) -> list[Run]:
+        """Raises UnknownNameError where ``before_id`` is not there (any more)."""
+        ...
 
     def open_runs(self) -> list[Run]:
         """Return every run without an outcome, oldest claim first."""
@@ -162,6 +170,18 @@ class Ledger(LedgerReader, Protocol):
         without it they survive the process but perhaps not the machine.
 
         Raises LedgerError where nothing could be written now; the caller may try again.
+        """
+        ...
+
+    def prune(
+        self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
+    ) -> list[str]:
+        """Delete finished runs of a job; return what their attempts had as ``output``.
+
+        Those beyond the newest ``keep_runs`` finished ones go (every row counts, skipped and
+        missed ones too), and those that were due and had finished before ``older_than``. None:
+        no such bound. At most ``limit`` go at a time, oldest due first; the caller comes again
+        until nothing is left to delete (fewer than ``limit`` runs went).
         """
         ...
 
@@ -197,12 +217,13 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The process runs."""
+    """The process runs. ``note`` tells what is not as asked for (its output is not kept)."""
 
     key: AttemptKey
     pid: int
     start_ticks: int | None
     started_at: datetime
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

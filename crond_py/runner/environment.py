@@ -1,0 +1,98 @@
+r"""What a job's process is given: its environment and its command line.
+
+The environment is small, the same on every start, and not the daemon's own. In order, the later
+winning:
+
+=============  ===================================================================
+PATH           ``/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin``
+HOME           the account's home directory
+LOGNAME, USER  the account's name
+SHELL          the job's shell
+LANG           ``C.UTF-8``
+...            ``[env]`` of the crontab, then ``env`` of the job: byte for byte, no
+               interpolation
+PYCRON_*       ``PYCRON_RUN_ID``, ``PYCRON_JOB``, ``PYCRON_DUE``, ``PYCRON_ATTEMPT``;
+               the crontab cannot change these
+=============  ===================================================================
+
+TZ is not set: a job sees the machine's zone unless its crontab says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LANG = "C.UTF-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """For whom jobs run. ``home`` is a directory's name, not the promise that there is one."""
+
+    name: str
+    home: str
+
+
+def current_account() -> Account:
+    """Return the account of our effective user id; one without an entry is named by its number.
+
+    The user database may be a slow network service: ask once, not for each run.
+    """
+    user_id = os.geteuid()
+    try:
+        entry = pwd.getpwuid(user_id)
+    except (KeyError, OSError):
+        return Account(str(user_id), "/")
+    return Account(entry.pw_name, entry.pw_dir or "/")
+
+
+def base_environment(account: Account, *, shell: str) -> dict[str, str]:
+    """Return the part of the environment that comes before the crontab's own."""
+    return {
+        "PATH": PATH,
+        "HOME": account.home,
+        "LOGNAME": account.name,
+        "USER": account.name,
+        "SHELL": shell,
+        "LANG": LANG,
+    }
+
+
+def build_environment(
+    *,
+    base: Mapping[str, str],
+    job_env: Mapping[str, str],
+    identity: str,
+    run_id: int,
+    job: str,
+    due: datetime,
+    attempt: int,
+) -> dict[str, str]:
+    """Return all that an attempt's process finds in its environment.
+
+    ``PYCRON_RUN_ID`` is the ledger's ``identity``, a hyphen and the run's id; ``PYCRON_DUE`` is
+    ``due`` in UTC as RFC 3339 writes it (``2026-03-29T01:00:00Z``).
+    """
+    return {
+        **base,
+        **job_env,
+        "PYCRON_RUN_ID": run_tag(identity, run_id),
+        "PYCRON_JOB": job,
+        "PYCRON_DUE": due.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "PYCRON_ATTEMPT": str(attempt),
+    }
+
+
+def run_tag(identity: str, run_id: int) -> str:
+    """Return the value of PYCRON_RUN_ID, by which a run's processes are found in /proc."""
+    return f"{identity}-{run_id}"
+
+
+def command_argv(command: str | tuple[str, ...], shell: str) -> tuple[str, ...]:
+    """Return what is executed: a string through the shell, a tuple as it is."""
+    return (shell, "-c", command) if isinstance(command, str) else command

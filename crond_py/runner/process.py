@@ -1,0 +1,180 @@
+"""The Processes port on Linux: puts the parts of the runner together.
+
+``starters`` has the threads that start processes, ``spawn`` starts one, ``supervisor`` watches
+them all, ``ender`` ends their trees. This file knows what has been asked for and not yet begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from crond_py.ports import (
+    AttemptKey,
+    Clock,
+    ProcessEvent,
+    ProcessSpec,
+    Started,
+    StartFailed,
+    Survivor,
+)
+from crond_py.runner import pidfds, proctree
+from crond_py.runner.child import Child
+from crond_py.runner.signals import stop_ignoring_signals
+from crond_py.runner.spawn import Refused, Spawned, spawn
+from crond_py.runner.starters import Starters
+from crond_py.runner.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+
+class ProcessRunner:
+    """Starts, stops and watches processes; see ``ports.Processes``.
+
+    ``report`` is called from the runner's threads, from several at a time; what one of its calls
+    takes long for, other events wait for. ``reap_orphans`` (by default: where we are pid 1) has
+    the children reaped that others leave to us.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[ProcessEvent], None],
+        clock: Clock,
+        *,
+        starters: int = 2,
+        reap_orphans: bool | None = None,
+    ) -> None:
+        if reap_orphans is None:
+            reap_orphans = os.getpid() == 1
+        self._report = report
+        self._clock = clock
+        self._lock = threading.Lock()
+        # What was asked to be started and is not under watch yet, with the stop asked for since.
+        self._pending: dict[AttemptKey, signal.Signals | None] = {}
+        self._is_open = False
+        self._is_closed = False
+        self._starters = Starters(self._begin, clock, threads=starters)
+        self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
+
+    def open(self) -> None:
+        """Start the threads. Call it from the main thread, and before any client can connect.
+
+        A runner that was closed stays closed.
+        """
+        with self._lock:
+            if self._is_open or self._is_closed:
+                return
+            self._is_open = True
+        stop_ignoring_signals()
+        self._supervisor.open()
+        self._starters.open()
+
+    def close(self) -> None:
+        """End the threads; the processes run on. What was not started yet fails to start."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        for spec in self._starters.close():
+            self._fail(spec.key, "pycron was stopped before it could be started")
+        self._supervisor.close()
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Have a process started, after those that were asked for before."""
+        with self._lock:
+            self._pending[spec.key] = None
+        self._starters.put(spec)
+
+    def stop(self, key: AttemptKey, *, force: bool) -> None:
+        """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.
+
+        One that is not started yet is not started at all: StartFailed tells so.
+        """
+        number = signal.SIGKILL if force else signal.SIGTERM
+        with self._lock:
+            if key in self._pending:
+                if self._pending[key] != signal.SIGKILL:
+                    self._pending[key] = number
+                return
+        self._supervisor.stop(key, number)
+
+    def survivors(self, identity: str) -> list[Survivor]:
+        """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
+        return proctree.find_survivors(identity)
+
+    def adopt(self, key: AttemptKey, survivor: Survivor) -> bool:
+        """Watch a survivor as if it had been started here; False if it has just ended."""
+        try:
+            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
+        except OSError as error:
+            log.warning("cannot watch process %d of run %s: %s", survivor.pid, survivor.tag, error)
+            return False
+        if pidfd is None:
+            return False
+        child = Child(
+            key,
+            tag=survivor.tag,
+            pid=survivor.pid,
+            start_ticks=survivor.start_ticks,
+            pidfd=pidfd,
+            is_own=False,
+        )
+        return self._supervisor.watch(child)
+
+    def _begin(self, spec: ProcessSpec) -> None:
+        """Start one process; runs on a starter's thread."""
+        with self._lock:
+            is_stopped = self._pending[spec.key] is not None
+        if is_stopped:
+            self._fail(spec.key, "stopped before it was started")
+            return
+        token = self._supervisor.start_begins()
+        try:
+            result = spawn(spec)
+            if isinstance(result, Spawned):
+                self._watch(spec, result)
+        except Exception:  # the boundary of one run: the other starts go on
+            log.exception("could not start run %s", spec.tag)
+            result = Refused("pycron has failed; its log has more")
+        finally:
+            self._supervisor.start_is_over(token)
+        if isinstance(result, Refused):
+            self._fail(spec.key, result.reason)
+            return
+        with self._lock:
+            number = self._pending.pop(spec.key)
+        if number is not None:
+            self._supervisor.stop(spec.key, number)
+
+    def _watch(self, spec: ProcessSpec, spawned: Spawned) -> None:
+        """Tell that a process runs, and have it watched."""
+        started_at = self._clock.now()
+        try:
+            ticks = proctree.start_ticks(spawned.pid)
+        except OSError:  # no descriptor to read it with; it is our child, so nobody needs it
+            ticks = None
+        child = Child(
+            spec.key,
+            tag=spec.tag,
+            pid=spawned.pid,
+            start_ticks=ticks,
+            pidfd=self._supervisor.hold(spawned.pid),
+            is_own=True,
+            memory_floor_kb=spawned.memory_floor_kb,
+        )
+        self._tell(Started(spec.key, spawned.pid, ticks, started_at, spawned.note))
+        self._supervisor.watch(child)
+
+    def _fail(self, key: AttemptKey, reason: str) -> None:
+        with self._lock:
+            self._pending.pop(key, None)
+        self._tell(StartFailed(key, reason, self._clock.now()))
+
+    def _tell(self, event: ProcessEvent) -> None:
+        try:
+            self._report(event)
+        except Exception:  # a fault in one report must not end the thread that watches all
+            log.exception("%s of run %d was not taken", type(event).__name__, event.key.run_id)

@@ -1,0 +1,254 @@
+"""Who runs: processes as proc(5) shows them, and which of them belong to a run.
+
+A run's tree is its leader (the process that was started) and whatever descends from it. Three
+marks tell a descendant, since each can be lost: the session id (until setsid), the chain of
+parents (until one of them ends), and PYCRON_RUN_ID in the environment (until a program writes
+over its own). Only reading happens here; nothing is signalled.
+
+A pid alone names nobody for long. A process is told from a later one of the same pid by its
+start, field 22 of /proc/PID/stat, in clock ticks since boot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from crond_py.ports import Survivor
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TAG = b"PYCRON_RUN_ID"
+_ATTEMPT = b"PYCRON_ATTEMPT"
+_CHUNK_BYTES = 1 << 17
+
+# What says that we are short of something, and nothing about the process asked for.
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+class Process(NamedTuple):
+    """One line of /proc/PID/stat, cut to what tells trees apart.
+
+    ``exit_status`` is as wait(2) would give it, once the process is a zombie; the kernel shows 0
+    to those who may not know.
+    """
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    start_ticks: int
+    is_zombie: bool
+    exit_status: int
+
+
+def boot_id() -> str:
+    """Return the kernel's name for this boot, or "" where it tells none.
+
+    Process ids and start ticks mean something only together with it.
+    """
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when the process started, in clock ticks since boot; None if there is none."""
+    process = read_process(pid)
+    return None if process is None else process.start_ticks
+
+
+def read_process(pid: int) -> Process | None:
+    """Return what proc(5) tells of a process, or None if it is gone or hidden."""
+    data = _read(f"/proc/{pid}/stat")
+    # The second field is the program's name in parentheses and may itself hold any of ") (".
+    _, separator, rest = (data or b"").rpartition(b") ")
+    if not separator:
+        return None
+    fields = rest.split()
+    # A thread group whose first thread has left looks like a zombie while other threads run on;
+    # num_threads (field 20) tells.
+    is_zombie = fields[0] in {b"Z", b"X"} and int(fields[17]) <= 1
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        start_ticks=int(fields[19]),
+        is_zombie=is_zombie,
+        exit_status=int(fields[49]),
+    )
+
+
+def may_inspect(pid: int) -> bool:
+    """Return whether ptrace(2)'s access rules let us know all of a process, a zombie too."""
+    if os.geteuid() == 0:
+        return True
+    lines = (_read(f"/proc/{pid}/status") or b"").splitlines()
+    users = [set(map(int, line.split()[1:])) for line in lines if line.startswith(b"Uid:")]
+    groups = [set(map(int, line.split()[1:])) for line in lines if line.startswith(b"Gid:")]
+    return users == [{os.geteuid()}] and groups == [{os.getegid()}]
+
+
+class Snapshot:
+    """All processes, read one after another. ``has_gaps``: some ended while that was going on.
+
+    A process that forks and ends in that time can hide its child, so who wants to be sure that
+    nothing is left looks again after a snapshot with gaps. Environments are read when they are
+    asked for, once.
+    """
+
+    def __init__(self, processes: Mapping[int, Process], *, has_gaps: bool = False) -> None:
+        self.processes = processes
+        self.has_gaps = has_gaps
+        self._tags: dict[int, bytes] = {}
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        """Read all processes now. Raises OSError where no descriptor is left to read with."""
+        read = {pid: read_process(pid) for pid in _list_pids()}
+        processes = {pid: process for pid, process in read.items() if process is not None}
+        return cls(processes, has_gaps=len(processes) < len(read))
+
+    def tag(self, pid: int) -> bytes:
+        """Return the process's PYCRON_RUN_ID, or b"" where it has none that we may read."""
+        if pid not in self._tags:
+            self._tags[pid] = _read_environment(pid).get(_TAG, b"")
+        return self._tags[pid]
+
+
+class Root(NamedTuple):
+    """Where a tree begins: its leader, and the tag that all of it inherited.
+
+    ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
+    a session and a process group, cannot mean anybody else.
+    """
+
+    pid: int
+    start_ticks: int
+    tag: str
+    is_pinned: bool
+
+
+def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -> list[Process]:
+    """Return the living processes of the tree, without its leader and without ourselves.
+
+    ``known`` maps the pids of members found before to their start ticks, so that one whose
+    leader has gone still leads to its own children.
+
+    Nothing that started before the leader can descend from it. Where the leader is not pinned,
+    the session id counts only while a process that we know of is in that session: as long as one
+    is, the kernel does not give the number to anyone else.
+    """
+    me = os.getpid()
+    candidates = {
+        process.pid: process
+        for process in snapshot.processes.values()
+        if process.start_ticks >= root.start_ticks and not process.is_zombie and process.pid != me
+    }
+    members = {pid for pid, ticks in known.items() if _is_same(candidates.get(pid), ticks)}
+    leader_is_there = root.is_pinned or _is_same(snapshot.processes.get(root.pid), root.start_ticks)
+    if leader_is_there:
+        members.add(root.pid)
+    if leader_is_there or any(candidates[pid].session == root.pid for pid in members):
+        members.update(p.pid for p in candidates.values() if p.session == root.pid)
+    tag = os.fsencode(root.tag)
+    members.update(pid for pid in candidates if pid not in members and snapshot.tag(pid) == tag)
+    members = _with_children(candidates, members)
+    if leader_is_there:
+        members.discard(root.pid)
+    return [candidates[pid] for pid in sorted(members)]
+
+
+def _is_same(process: Process | None, ticks: int) -> bool:
+    return process is not None and process.start_ticks == ticks
+
+
+def _with_children(candidates: Mapping[int, Process], members: Iterable[int]) -> set[int]:
+    """Return ``members`` and all that descend from them by parent ids."""
+    children = defaultdict(list)
+    for process in candidates.values():
+        children[process.parent].append(process.pid)
+    found: set[int] = set()
+    waiting = list(members)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting.extend(children[pid])
+    return found
+
+
+def find_survivors(identity: str) -> list[Survivor]:
+    """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen.
+
+    A descendant may have a session of its own; of one attempt's processes that lead a session,
+    the one that started first is taken for its leader.
+    """
+    prefix = os.fsencode(identity) + b"-"
+    me = os.getpid()
+    found: list[Survivor] = []
+    leaders: set[tuple[str, int]] = set()
+    snapshot = Snapshot.take()
+    for process in sorted(snapshot.processes.values(), key=lambda p: (p.start_ticks, p.pid)):
+        if process.pid == me or process.is_zombie:
+            continue
+        environment = _read_environment(process.pid)
+        tag = environment.get(_TAG, b"")
+        number = environment.get(_ATTEMPT, b"")
+        if not tag.startswith(prefix) or not number.isdigit():
+            continue
+        attempt = (os.fsdecode(tag), int(number))
+        is_leader = process.session == process.pid and attempt not in leaders
+        if is_leader:
+            leaders.add(attempt)
+        found.append(
+            Survivor(*attempt, pid=process.pid, start_ticks=process.start_ticks, leader=is_leader)
+        )
+    return found
+
+
+def _list_pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - a thousand Path objects each time
+    except FileNotFoundError:  # no /proc: then a tree is only what its process group reaches
+        return []
+
+
+def _read_environment(pid: int) -> dict[bytes, bytes]:
+    """Return our own variables out of a process's environment; {} where we may not look."""
+    data = b"\0" + (_read(f"/proc/{pid}/environ") or b"")
+    if b"\0" + _TAG + b"=" not in data:
+        return {}
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item.startswith(b"PYCRON_"))
+    # getenv(3) takes the first of two equal names.
+    return {name: value for name, _, value in reversed(list(pairs))}
+
+
+def _read(path: str) -> bytes | None:
+    """Return a file of /proc whole, or None if the process is gone or not ours to read.
+
+    Raises OSError where the reader is at fault: an empty answer would say "nobody is there".
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
+        return None
+    try:
+        data = b""
+        while chunk := os.read(descriptor, _CHUNK_BYTES):
+            data += chunk
+            if len(chunk) < _CHUNK_BYTES:
+                break
+    except OSError:  # it ended between the two calls, or may not be looked into
+        return None
+    else:
+        return data
+    finally:
+        os.close(descriptor)
