@@ -103,7 +103,14 @@ class LedgerError(PycronError):
 
 
 class LedgerCorruptError(LedgerError):
-    """The file is not a ledger, is damaged, or was written by a newer pycron."""
+    """The file is not a ledger, is damaged, or was written by a newer pycron.
+
+    ``is_newer`` tells the last: such a file is sound, and not to be set aside.
+    """
+
+    def __init__(self, message: str, *, is_newer: bool = False) -> None:
+        super().__init__(message)
+        self.is_newer = is_newer
 
 
 class RequestRefusedError(PycronError):

@@ -132,6 +132,14 @@ class RunQuery:
     before_id: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What has been deleted: how many runs, and what their attempts had as ``output``."""
+
+    runs: int
+    outputs: tuple[str, ...]
+
+
 class LedgerReader(Protocol):
     """What can be asked of a ledger."""
 
@@ -143,7 +151,7 @@ class LedgerReader(Protocol):
     def run(self, run_id: int) -> Run | None: ...
 
     def runs(self, query: RunQuery) -> list[Run]:
-        """Raises UnknownNameError where ``before_id`` is not there (any more)."""
+        """Return the runs; raise UnknownNameError where ``before_id`` is not there (any more)."""
         ...
 
     def open_runs(self) -> list[Run]:
@@ -175,13 +183,13 @@ class Ledger(LedgerReader, Protocol):
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
-    ) -> list[str]:
-        """Delete finished runs of a job; return what their attempts had as ``output``.
+    ) -> Pruned:
+        """Delete finished runs of a job.
 
         Those beyond the newest ``keep_runs`` finished ones go (every row counts, skipped and
         missed ones too), and those that were due and had finished before ``older_than``. None:
-        no such bound. At most ``limit`` go at a time, oldest due first; the caller comes again
-        until nothing is left to delete (fewer than ``limit`` runs went).
+        no such bound. At most ``limit`` go at a time, oldest due first, so that nothing waits
+        for long; there may be more where as many went.
         """
         ...
 

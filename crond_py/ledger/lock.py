@@ -1,0 +1,155 @@
+"""Sees to it that one daemon writes a state directory: a lock on a file in it.
+
+The kernel's lock (flock(2)) decides and nothing else. What the file says is for people: the
+holder's pid and when it started; a dead daemon's, or junk, is in nobody's way. The lock ends
+with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+
+from crond_py.errors import LedgerError, StateLockedError
+
+log = logging.getLogger("pycron.ledger")
+
+FILE_NAME = "pycron.lock"
+
+_PID = re.compile(rb"([1-9][0-9]{0,9})\s")
+_NOT_SUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+
+class StateLock:
+    """The right to write a state directory.
+
+    A daemon acquires it after it has gone to the background: python-daemon closes all
+    descriptors then, this one too. No job inherits it (O_CLOEXEC).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+
+    def acquire(self, now: datetime) -> None:
+        """Take the lock, making the directory where need be; again while held: nothing.
+
+        Raises StateLockedError while another holds it, and LedgerError where the directory
+        cannot be used.
+        """
+        if self._descriptor is not None:
+            return
+        make_private_directory(self._directory)
+        descriptor = self._locked()
+        self._descriptor = descriptor
+        text = f"{os.getpid()}\nstarted {now.isoformat(timespec='seconds')}\n".encode()
+        try:
+            # Over the old text and cut afterwards: at no time is it empty for a reader.
+            os.pwrite(descriptor, text, 0)
+            os.ftruncate(descriptor, len(text))
+        except OSError as error:
+            # The lock holds all the same, and a full disk keeps nobody from starting.
+            log.warning(
+                "the lock file cannot say who holds it",
+                extra={"fields": {"file": self._file, "reason": error.strerror}},
+            )
+
+    def release(self) -> None:
+        """Give the lock back. The file stays: removing it would let two hold it. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def _file(self) -> Path:
+        return self._directory / FILE_NAME
+
+    def _locked(self) -> int:
+        while True:
+            descriptor = self._open()
+            try:
+                self._lock(descriptor)
+                if self._is_in_place(descriptor):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # somebody has put another file in its place: lock that
+
+    def _open(self) -> int:
+        # O_NONBLOCK: a FIFO of that name must not hold the daemon up.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            return os.open(self._file, flags, 0o600)
+        except OSError as error:
+            message = (
+                f"the lock file {self._file} cannot be opened: {error.strerror}; give this user "
+                "the right to write there, or use another --state-dir"
+            )
+            raise LedgerError(message) from error
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _read_pid(descriptor)
+            who = "another pycron" if pid is None else f"another pycron (pid {pid})"
+            message = (
+                f"{who} runs on this state directory ({self._directory}); stop it, "
+                "or use another --state-dir"
+            )
+            raise StateLockedError(message, pid=pid) from None
+        except OSError as error:
+            why = "its file system has no locks" if error.errno in _NOT_SUPPORTED else ""
+            message = (
+                f"the state directory {self._directory} cannot be locked: "
+                f"{why or error.strerror}; use another --state-dir, on a local disk"
+            )
+            raise LedgerError(message) from error
+
+    def _is_in_place(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._file.lstat())
+        except FileNotFoundError:
+            return False
+
+
+def _read_pid(descriptor: int) -> int | None:
+    """Return the pid that a lock file names, or None where it names none."""
+    try:
+        found = _PID.match(os.pread(descriptor, 64, 0))
+    except OSError:  # not a regular file; who holds it is a courtesy
+        return None
+    return int(found[1]) if found else None
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make a directory and its parents where they are missing, for their owner alone.
+
+    That is what the XDG Base Directory Specification asks for. Raises LedgerError.
+    """
+    try:
+        for missing in reversed(list(_missing(directory))):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    except OSError as error:
+        message = (
+            f"the state directory {directory} cannot be used: {error.strerror}; "
+            "use another --state-dir"
+        )
+        raise LedgerError(message) from error
+
+
+def _missing(directory: Path) -> list[Path]:
+    missing = []
+    for path in (directory, *directory.parents):
+        if path.exists() or path.is_symlink():
+            break
+        missing.append(path)
+    return missing

@@ -1,0 +1,302 @@
+"""A ledger in memory, for tests and simulation: the real one's behaviour, and its bad days.
+
+It fails when it is told to, and crashes as a process or a machine does: what a real ledger would
+have lost is then gone. The conformance suite holds it to what the real one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from crond_py.errors import LedgerError, UnknownNameError
+from crond_py.model import Attempt, Cursor, Run, State
+from crond_py.ports import Claim, Pruned, RunQuery, SetAttempt, SetCursor, SetRun, Write
+
+_ABSENT = object()
+
+_Undo = list[Callable[[], object]]
+"""How to take a transaction back, to be gone through from its end."""
+
+
+@dataclass(slots=True)
+class _Content:
+    """All that the file would hold, and what of it a power cut would take."""
+
+    identity: str
+    runs: dict[int, Run] = field(default_factory=dict)
+    occurrences: dict[tuple[str, int, datetime], int] = field(default_factory=dict)
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    last_id: dict[str, int] = field(default_factory=dict)
+    unsynced: list[_Undo] = field(default_factory=list)
+
+
+class MemoryLedger:
+    """A ledger for one test; ``failing`` makes every write fail while it is set."""
+
+    def __init__(self, identity: str = "00000000") -> None:
+        self._content = _Content(identity)
+        self._is_closed = False
+        self._failures: list[Exception] = []
+        self.failing: Exception | None = None
+
+    # --- bad days -------------------------------------------------------------------------
+
+    def fail_next(self, error: Exception, *, times: int = 1) -> None:
+        """Let the next write, or the next ``times``, raise ``error`` and write nothing."""
+        self._failures.extend([error] * times)
+
+    @property
+    def unsynced(self) -> int:
+        """How many transactions a power cut would undo now."""
+        return len(self._content.unsynced)
+
+    def crash(self, *, power_cut: bool, flushed: int = 0) -> MemoryLedger:
+        """Return the ledger as it is found after a crash; this one is of no more use.
+
+        A killed process loses nothing that was written. A power cut undoes what came after the
+        last durable write, but for the ``flushed`` first transactions of it: a log is lost from
+        its end, and the kernel may have got around to some of it.
+        """
+        self._check_open()
+        self._is_closed = True
+        after = MemoryLedger()
+        after._content = self._content
+        if power_cut:
+            for undo in reversed(self._content.unsynced[flushed:]):
+                _undo(undo)
+            self._content.unsynced.clear()
+        return after
+
+    # --- reading --------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """The name that the ledger was given."""
+        return self._content.identity
+
+    def run(self, run_id: int) -> Run | None:
+        """Return one run with its attempts."""
+        self._check_open()
+        return self._content.runs.get(run_id)
+
+    def runs(self, query: RunQuery) -> list[Run]:
+        """Return the runs that are asked for; see ``ports.RunQuery``."""
+        self._check_open()
+        chosen = sorted(filter(partial(_meets, query), self._all()), key=_age, reverse=True)
+        if query.before_id is not None:
+            before = self._content.runs.get(query.before_id)
+            if before is None:
+                message = f"there is no run {query.before_id} to go on from"
+                raise UnknownNameError(message)
+            chosen = [run for run in chosen if _age(run) < _age(before)]
+        return chosen if query.limit is None else chosen[: max(0, query.limit)]
+
+    def open_runs(self) -> list[Run]:
+        """Return every run without an outcome, oldest claim first."""
+        self._check_open()
+        return sorted((run for run in self._all() if run.outcome is None), key=_id)
+
+    def last_runs(self) -> dict[str, Run]:
+        """Return each job's newest run that has begun an attempt."""
+        self._check_open()
+        return {run.job: run for run in sorted(self._all(), key=_id) if run.attempts}
+
+    def cursors(self) -> dict[str, Cursor]:
+        """Return every job's cursor."""
+        self._check_open()
+        return dict(self._content.cursors)
+
+    def _all(self) -> Iterable[Run]:
+        return self._content.runs.values()
+
+    # --- writing --------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
+        """Write all or nothing; see ``ports.Ledger``."""
+        self._check_open()
+        if not writes:
+            return []
+        self._fail_if_told()
+        undo: _Undo = []
+        ids: list[int | None] = []
+        try:
+            for write in writes:
+                match write:
+                    case Claim():
+                        ids.append(self._claim(write, undo))
+                    case SetRun():
+                        self._set_run(write, undo)
+                    case SetAttempt():
+                        self._set_attempt(write, undo)
+                    case SetCursor(cursor):
+                        _check_text(cursor.job, cursor.fingerprint, cursor.boot_id)
+                        _put(self._content.cursors, cursor.job, cursor, undo)
+        except BaseException:
+            _undo(undo)
+            raise
+        self._commit(undo, is_durable=durable)
+        return ids
+
+    def prune(
+        self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
+    ) -> Pruned:
+        """Delete old finished runs of a job; see ``ports.Ledger``."""
+        self._check_open()
+        self._fail_if_told()
+        finished = [run for run in self._all() if run.job == job and run.outcome is not None]
+        finished.sort(key=_age)
+        kept = len(finished) if keep_runs is None else max(0, keep_runs)
+        beyond = len(finished) - kept
+        gone = (
+            run
+            for place, run in enumerate(finished)
+            if place < beyond or (older_than is not None and _is_older(run, older_than))
+        )
+        undo: _Undo = []
+        outputs: list[str] = []
+        pruned = sorted(islice(gone, max(0, limit)), key=_id)
+        for run in pruned:
+            _put(self._content.runs, run.id, _ABSENT, undo)
+            _put(self._content.occurrences, (run.job, run.era, run.due), _ABSENT, undo)
+            outputs += [attempt.output for attempt in run.attempts if attempt.output]
+        self._commit(undo, is_durable=False)
+        return Pruned(len(pruned), tuple(outputs))
+
+    def close(self) -> None:
+        """Let go of it. Idempotent."""
+        self._is_closed = True
+
+    def _claim(self, claim: Claim, undo: _Undo) -> int | None:
+        content = self._content
+        occurrence = (claim.job, claim.era, claim.due)
+        if occurrence in content.occurrences:
+            return None
+        run_id = content.last_id.get("runs", 0) + 1
+        run = Run(
+            id=run_id,
+            job=claim.job,
+            era=claim.era,
+            due=claim.due,
+            cause=claim.cause,
+            state=claim.state,
+            claimed_at=claim.claimed_at,
+            outcome=claim.outcome,
+            reason=claim.reason,
+            last_due=claim.last_due,
+            count=claim.count,
+            finished_at=None if claim.outcome is None else claim.claimed_at,
+            attempts=() if claim.attempt is None else (claim.attempt,),
+        )
+        _check(run)
+        _put(content.last_id, "runs", run_id, undo)
+        _put(content.occurrences, occurrence, run_id, undo)
+        _put(content.runs, run_id, run, undo)
+        return run_id
+
+    def _set_run(self, write: SetRun, undo: _Undo) -> None:
+        run = replace(
+            self._known(write.run_id),
+            state=write.state,
+            outcome=write.outcome,
+            reason=write.reason,
+            finished_at=write.finished_at,
+            retry_at=write.retry_at,
+        )
+        _check(run)
+        _put(self._content.runs, run.id, run, undo)
+
+    def _set_attempt(self, write: SetAttempt, undo: _Undo) -> None:
+        run = self._known(write.run_id)
+        by_number: dict[int, Attempt] = {attempt.number: attempt for attempt in run.attempts}
+        by_number[write.attempt.number] = write.attempt
+        attempts = tuple(by_number[number] for number in sorted(by_number))
+        _put(self._content.runs, run.id, replace(run, attempts=attempts), undo)
+
+    def _known(self, run_id: int) -> Run:
+        run = self._content.runs.get(run_id)
+        if run is None:
+            raise LedgerError(f"the ledger has no run {run_id}, so it cannot change")
+        return run
+
+    def _commit(self, undo: _Undo, *, is_durable: bool) -> None:
+        # A durable write takes all before it along: they are in one log, in one order.
+        if is_durable:
+            self._content.unsynced.clear()
+        else:
+            self._content.unsynced.append(undo)
+
+    def _fail_if_told(self) -> None:
+        if self._failures:
+            raise self._failures.pop(0)
+        if self.failing is not None:
+            raise self.failing
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LedgerError("the ledger cannot be used: it has been closed")
+
+
+# --- rules of the tables ------------------------------------------------------------------------
+
+
+def _check(run: Run) -> None:
+    """Refuse what the tables of the real ledger refuse."""
+    _check_text(run.job)
+    if (run.state is State.DONE) is not (run.outcome is not None):
+        raise LedgerError(f"a run in state {run.state} with outcome {run.outcome} is none")
+    if run.count < 1 or (run.last_due is not None and run.last_due < run.due):
+        raise LedgerError(f"a run of {run.count} occurrences from {run.due} to {run.last_due}")
+
+
+def _check_text(*texts: str) -> None:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise LedgerError(f"no text that can be kept: {error}") from error
+
+
+def _meets(query: RunQuery, run: Run) -> bool:
+    return (
+        (query.job is None or run.job == query.job)
+        and (not query.outcomes or run.outcome in query.outcomes)
+        and (not query.states or run.state in query.states)
+        and (query.since is None or (run.last_due or run.due) >= query.since)
+        and (query.until is None or run.due < query.until)
+    )
+
+
+def _is_older(run: Run, than: datetime) -> bool:
+    return run.due < than and (run.finished_at or run.claimed_at) < than
+
+
+def _age(run: Run) -> tuple[datetime, int]:
+    return run.due, run.id
+
+
+def _id(run: Run) -> int:
+    return run.id
+
+
+# --- changes that can be taken back -------------------------------------------------------------
+
+
+def _put(mapping: dict[Any, Any], key: object, value: object, undo: _Undo) -> None:
+    undo.append(partial(_restore, mapping, key, mapping.get(key, _ABSENT)))
+    _restore(mapping, key, value)
+
+
+def _restore(mapping: dict[Any, Any], key: object, value: object) -> None:
+    if value is _ABSENT:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+
+
+def _undo(undo: _Undo) -> None:
+    for step in reversed(undo):
+        step()

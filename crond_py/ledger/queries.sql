@@ -1,0 +1,98 @@
+-- The statements of the SQLite ledger, each under its name. "?" stands for a value; a name in
+-- braces is filled in by the code, never with anything that comes from outside.
+
+-- name: insert_meta
+INSERT INTO meta (only_row, identity, created_at) VALUES (1, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: identity
+SELECT identity FROM meta
+
+-- name: insert_run
+INSERT INTO runs (
+    job, era, due, cause, state, claimed_at, outcome, reason, last_due, count, finished_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job, due, era) DO NOTHING
+
+-- name: update_run
+UPDATE runs SET state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ? WHERE id = ?
+
+-- name: has_run
+SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)
+
+-- name: put_attempt
+INSERT INTO attempts (
+    run_id, number, begun_at, pid, start_ticks, boot_id, started_at, finished_at, has_exit,
+    exit_code, exit_signal, cpu_us, peak_memory_bytes, outcome, reason, output
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, number) DO UPDATE SET
+    begun_at = excluded.begun_at, pid = excluded.pid, start_ticks = excluded.start_ticks,
+    boot_id = excluded.boot_id, started_at = excluded.started_at,
+    finished_at = excluded.finished_at, has_exit = excluded.has_exit,
+    exit_code = excluded.exit_code, exit_signal = excluded.exit_signal,
+    cpu_us = excluded.cpu_us, peak_memory_bytes = excluded.peak_memory_bytes,
+    outcome = excluded.outcome, reason = excluded.reason, output = excluded.output
+
+-- name: put_cursor
+INSERT OR REPLACE INTO cursors (
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: cursors
+SELECT
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id
+FROM cursors ORDER BY job
+
+-- name: runs
+-- One row for each attempt, or one for a run without any. All in one statement: it sees one
+-- state of the file, whatever is written meanwhile.
+SELECT
+    r.id, r.job, r.era, r.due, r.cause, r.state, r.claimed_at, r.outcome, r.reason, r.last_due,
+    r.count, r.finished_at, r.retry_at,
+    a.number, a.begun_at, a.pid, a.start_ticks, a.boot_id, a.started_at, a.finished_at,
+    a.has_exit, a.exit_code, a.exit_signal, a.cpu_us, a.peak_memory_bytes, a.outcome, a.reason,
+    a.output
+FROM {source} AS r LEFT JOIN attempts AS a ON a.run_id = r.id
+ORDER BY {order}, a.number
+
+-- name: one_run
+(SELECT * FROM runs WHERE id = ?)
+
+-- name: open_runs
+(SELECT * FROM runs WHERE outcome IS NULL)
+
+-- name: last_runs
+(SELECT * FROM runs WHERE id IN (SELECT run_id FROM last_attempted))
+
+-- name: chosen_runs
+(SELECT * FROM runs WHERE {where} ORDER BY due DESC, id DESC LIMIT ?)
+
+-- name: newest_beyond
+-- The newest finished run of a job that is beyond those to be kept.
+SELECT due, id FROM runs WHERE job = ? AND outcome IS NOT NULL
+ORDER BY due DESC, id DESC LIMIT 1 OFFSET ?
+
+-- name: to_prune
+SELECT id FROM runs
+WHERE job = :job AND outcome IS NOT NULL AND due <= :due_until AND (
+    (due, id) <= (:due, :id)
+    OR (due < :older_than AND coalesce(finished_at, claimed_at) < :older_than)
+)
+ORDER BY due, id LIMIT :limit
+
+-- name: outputs
+SELECT output FROM attempts
+WHERE run_id IN (SELECT value FROM json_each(?)) AND output <> '' ORDER BY run_id, number
+
+-- name: delete_attempts
+DELETE FROM attempts WHERE run_id IN (SELECT value FROM json_each(?))
+
+-- name: delete_runs
+DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: forget_last_attempted
+DELETE FROM last_attempted WHERE job = ? AND run_id IN (SELECT value FROM json_each(?))
+
+-- name: find_last_attempted
+INSERT INTO last_attempted (job, run_id)
+SELECT job, max(id) FROM runs
+WHERE job = ? AND EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id) GROUP BY job

@@ -1,0 +1,270 @@
+"""Asks a SQLite ledger, from the process that writes it or from any other.
+
+Not responsible for writing. ``Asking`` holds the questions; ``SqliteReader`` is a connection of
+its own that only reads, whatever the state of the file: with a daemon at work, after one was
+killed, or at rest.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+from crond_py.errors import LedgerError, UnknownNameError
+from crond_py.ledger.database import (
+    connect,
+    damaged,
+    in_words,
+    load_migrations,
+    load_queries,
+    schema_version,
+)
+from crond_py.ledger.records import LARGEST_ID, Row, to_cursor, to_runs, to_text, to_us
+from crond_py.model import Cursor, Run
+from crond_py.ports import RunQuery
+
+_READER_BUSY_TIMEOUT = timedelta(seconds=2)
+
+
+class Asking:
+    """The questions of ``ports.LedgerReader``; a subclass says where the rows come from."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = ""
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> str:
+        """The short random name that the ledger was given when it was begun."""
+        return self._identity
+
+    def run(self, run_id: int) -> Run | None:
+        """Return one run with its attempts."""
+        if abs(run_id) > LARGEST_ID:
+            return None
+        found = self._runs(load_queries()["one_run"], "r.id", [run_id])
+        return found[0] if found else None
+
+    def runs(self, query: RunQuery) -> list[Run]:
+        """Return the runs that are asked for; see ``ports.RunQuery``."""
+        where, values = _conditions(query)
+        limit = -1 if query.limit is None else max(0, min(query.limit, LARGEST_ID))
+        source = load_queries()["chosen_runs"].format(where=where)
+        found = self._runs(source, "r.due DESC, r.id DESC", [*values, limit])
+        if not found and query.before_id is not None and self.run(query.before_id) is None:
+            message = f"there is no run {query.before_id} to go on from; ask for the newest again"
+            raise UnknownNameError(message)
+        return found
+
+    def open_runs(self) -> list[Run]:
+        """Return every run without an outcome, oldest claim first."""
+        return self._runs(load_queries()["open_runs"], "r.id")
+
+    def last_runs(self) -> dict[str, Run]:
+        """Return each job's newest run that has begun an attempt."""
+        return {run.job: run for run in self._runs(load_queries()["last_runs"], "r.id")}
+
+    def cursors(self) -> dict[str, Cursor]:
+        """Return every job's cursor."""
+        rows = self._rows(load_queries()["cursors"])
+        try:
+            return {row[0]: to_cursor(row) for row in rows}
+        except (ValueError, TypeError, OverflowError) as error:
+            raise damaged(self._path, f"a cursor makes no sense ({error})") from error
+
+    def _runs(self, source: str, order: str, values: Sequence[Any] = ()) -> list[Run]:
+        statement = load_queries()["runs"].format(source=source, order=order)
+        rows = self._rows(statement, values)
+        try:
+            return to_runs(rows)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise damaged(self._path, f"a run makes no sense ({error})") from error
+
+
+def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
+    """Return what a run must meet, in words of SQL, and the values that stand in them."""
+    terms: list[str] = ["TRUE"]
+    values: list[Any] = []
+    if query.job is not None:
+        terms.append("job = ?")
+        values.append(to_text(query.job))
+    if query.outcomes:
+        chosen = sorted(outcome.value for outcome in query.outcomes)
+        terms.append(f"outcome IN ({_places(chosen)})")
+        values.extend(chosen)
+        if "succeeded" not in chosen:
+            terms.append("outcome <> 'succeeded'")  # says that runs_not_succeeded has them all
+    if query.states:
+        chosen = sorted(state.value for state in query.states)
+        terms.append(f"state IN ({_places(chosen)})")
+        values.extend(chosen)
+        if "done" not in chosen:
+            terms.append("outcome IS NULL")  # says that runs_open has them all
+    if query.since is not None:
+        since = to_us(query.since)
+        terms.append("coalesce(last_due, due) >= ?")
+        # The same once more, as a bound that an index on due can use: no earlier than the first
+        # stretch that reaches into the time asked for.
+        terms.append(
+            "due >= coalesce("
+            "(SELECT min(due) FROM runs AS s WHERE s.last_due >= ? AND s.due < ?), ?)"
+        )
+        values.extend([since] * 4)
+    if query.until is not None:
+        terms.append("due < ?")
+        values.append(to_us(query.until))
+    if query.before_id is not None:
+        terms.append("(due, id) < (SELECT due, id FROM runs WHERE id = ?)")
+        values.append(max(-LARGEST_ID, min(query.before_id, LARGEST_ID)))
+    return " AND ".join(terms), values
+
+
+def _places(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+# --- a reader of its own ----------------------------------------------------------------------
+
+
+class _Files(Enum):
+    """Which files there are beside the ledger, which says how it can be read."""
+
+    LIVE = auto()  # the log and its index: a daemon is at work, or was killed
+    AT_REST = auto()  # no log: everything is in the ledger itself
+    INDEX_GONE = auto()  # a log without its index, as in an incomplete copy
+
+
+class SqliteReader(Asking):
+    """A ledger that is only read; one thread at a time. Made by ``open_reader``."""
+
+    def __init__(self, path: Path, busy_timeout: timedelta) -> None:
+        super().__init__(path)
+        self._busy_timeout = busy_timeout
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._files = _Files.LIVE
+        self._is_closed = False
+        try:
+            self._identity = self._read_identity()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_identity(self) -> str:
+        rows = self._rows(load_queries()["identity"])
+        if not rows:
+            raise LedgerError(_nothing_yet(self._path))
+        return str(rows[0][0])
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Ask; and ask again where a daemon has started meanwhile.
+
+        A ledger at rest is read without locks, so what was read while one began to write may be
+        of two minds.
+        """
+        with in_words(self._path):
+            while True:
+                connection = self._connected()
+                error: sqlite3.Error | None = None
+                rows: list[Row] = []
+                try:
+                    rows = connection.execute(statement, values).fetchall()
+                except sqlite3.Error as caught:
+                    error = caught
+                if self._files is not _Files.LIVE and _look(self._path) is not self._files:
+                    self._disconnect()
+                    continue
+                if error is not None:
+                    raise error
+                return rows
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise LedgerError(f"the ledger {self._path} cannot be used: it has been closed here")
+        if self._connection is None:
+            self._files = _look(self._path)
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        match self._files:
+            case _Files.LIVE:
+                path, parameters = self._path, "mode=ro"
+            case _Files.AT_REST:
+                # Without this SQLite would make a log and an index, if it is allowed to.
+                path, parameters = self._path, "mode=ro&immutable=1"
+            case _Files.INDEX_GONE:
+                path, parameters = self._copied(), "mode=ro"
+        connection = connect(path, parameters, self._busy_timeout)
+        try:
+            self._check_version(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        newest = load_migrations()[-1].number
+        version = schema_version(connection, self._path, newest)
+        if version == 0:
+            raise LedgerError(_nothing_yet(self._path))
+        if version < newest:
+            message = (
+                f"the ledger {self._path} was written by an older pycron (its version is "
+                f"{version}, this pycron knows {newest}); start the daemon once to renew it"
+            )
+            raise LedgerError(message)
+
+    def _copied(self) -> Path:
+        """Copy the ledger and its log to where SQLite may make the index anew."""
+        self._copy = tempfile.TemporaryDirectory(prefix="pycron-ledger-")
+        copy = Path(self._copy.name, "ledger")
+        try:
+            shutil.copyfile(self._path, copy)
+            shutil.copyfile(f"{self._path}-wal", f"{copy}-wal")
+        except OSError as error:
+            message = f"the ledger {self._path} cannot be copied to {copy}: {error.strerror}"
+            raise LedgerError(message) from error
+        return copy
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        self._is_closed = True
+        self._disconnect()
+
+
+def _look(path: Path) -> _Files:
+    if not Path(f"{path}-wal").exists():
+        return _Files.AT_REST
+    return _Files.LIVE if Path(f"{path}-shm").exists() else _Files.INDEX_GONE
+
+
+def _nothing_yet(path: Path) -> str:
+    return f"the ledger {path} has nothing in it yet; run pycron with this state directory first"
+
+
+def open_reader(path: Path, *, busy_timeout: timedelta = _READER_BUSY_TIMEOUT) -> SqliteReader:
+    """Open a ledger to read it only; no file is made or changed for that.
+
+    It may be used from any thread, but from one at a time. Raises LedgerError where there is no
+    ledger or it cannot be read now, LedgerCorruptError where it is damaged or of a newer pycron.
+    """
+    return SqliteReader(Path(os.path.realpath(path)), busy_timeout)

@@ -1,0 +1,213 @@
+"""Turns the model's words into rows of the SQLite ledger, and rows into words.
+
+Not responsible for statements or files. An instant is stored as whole microseconds since the
+epoch, the resolution of ``datetime``; so nothing is lost either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+from crond_py.ports import Claim
+
+Row = tuple[Any, ...]
+"""A row as sqlite3 gives it: integers, text, bytes and None."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LARGEST_ID = 2**63 - 1
+"""SQLite's largest integer."""
+
+_RUN_COLUMNS = 13
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_us(instant: datetime) -> int:
+    """Return microseconds since the epoch. A naive datetime is a TypeError."""
+    since = instant - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def to_us_or_none(instant: datetime | None) -> int | None:
+    """Return microseconds since the epoch, or None for None."""
+    return None if instant is None else to_us(instant)
+
+
+def to_text(text: str) -> str | bytes:
+    """Return ``text`` as SQLite can hold it: as bytes where it is no UTF-8.
+
+    A path has lone surrogates where its bytes are no UTF-8 (os.fsdecode). Columns that need not
+    hold such a thing, as a job's name, refuse it.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def from_text(value: str | bytes) -> str:
+    """Return what ``to_text`` was given."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+
+
+def _instant(us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=us)
+
+
+def _instant_or_none(us: int | None) -> datetime | None:
+    return None if us is None else EPOCH + timedelta(microseconds=us)
+
+
+def claim_row(claim: Claim) -> Row:
+    """Return the values of ``insert_run``. A claim that has an outcome has ended with it."""
+    claimed_at = to_us(claim.claimed_at)
+    return (
+        to_text(claim.job),
+        claim.era,
+        to_us(claim.due),
+        claim.cause.value,
+        claim.state.value,
+        claimed_at,
+        claim.outcome and claim.outcome.value,
+        to_text(claim.reason),
+        to_us_or_none(claim.last_due),
+        claim.count,
+        None if claim.outcome is None else claimed_at,
+    )
+
+
+def attempt_row(run_id: int, attempt: Attempt) -> Row:
+    """Return the values of ``put_attempt``."""
+    end = attempt.exit or Exit()
+    return (
+        run_id,
+        attempt.number,
+        to_us(attempt.begun_at),
+        attempt.pid,
+        attempt.start_ticks,
+        attempt.boot_id and to_text(attempt.boot_id),
+        to_us_or_none(attempt.started_at),
+        to_us_or_none(attempt.finished_at),
+        attempt.exit is not None,
+        end.code,
+        end.signal,
+        None if end.cpu is None else end.cpu // _MICROSECOND,
+        end.peak_memory_bytes,
+        attempt.outcome and attempt.outcome.value,
+        to_text(attempt.reason),
+        to_text(attempt.output),
+    )
+
+
+def cursor_row(cursor: Cursor) -> Row:
+    """Return the values of ``put_cursor``."""
+    return (
+        to_text(cursor.job),
+        to_text(cursor.fingerprint),
+        cursor.era,
+        to_us(cursor.baseline),
+        to_us(cursor.accounted_until),
+        to_us_or_none(cursor.anchor),
+        to_us_or_none(cursor.barrier_from),
+        to_us_or_none(cursor.barrier_until),
+        to_text(cursor.boot_id),
+    )
+
+
+def to_cursor(row: Row) -> Cursor:
+    """Make a cursor of a row of ``cursors``."""
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, boot_id = row
+    return Cursor(
+        job=job,
+        fingerprint=fingerprint,
+        era=era,
+        baseline=_instant(baseline),
+        accounted_until=_instant(accounted_until),
+        anchor=_instant_or_none(anchor),
+        barrier_from=_instant_or_none(barrier_from),
+        barrier_until=_instant_or_none(until),
+        boot_id=boot_id,
+    )
+
+
+def to_runs(rows: Iterable[Row]) -> list[Run]:
+    """Make runs with their attempts of rows of ``runs``: those of one run follow each other."""
+    return [_to_run(list(of_one)) for _, of_one in groupby(rows, key=itemgetter(0))]
+
+
+def _to_run(rows: list[Row]) -> Run:
+    (
+        run_id,
+        job,
+        era,
+        due,
+        cause,
+        state,
+        claimed_at,
+        outcome,
+        reason,
+        last_due,
+        count,
+        finished_at,
+        retry_at,
+    ) = rows[0][:_RUN_COLUMNS]
+    return Run(
+        id=run_id,
+        job=job,
+        era=era,
+        due=_instant(due),
+        cause=Cause(cause),
+        state=State(state),
+        claimed_at=_instant(claimed_at),
+        outcome=None if outcome is None else Outcome(outcome),
+        reason=from_text(reason),
+        last_due=_instant_or_none(last_due),
+        count=count,
+        finished_at=_instant_or_none(finished_at),
+        retry_at=_instant_or_none(retry_at),
+        attempts=tuple(_to_attempt(row) for row in rows if row[_RUN_COLUMNS] is not None),
+    )
+
+
+def _to_attempt(row: Row) -> Attempt:
+    (
+        number,
+        begun_at,
+        pid,
+        start_ticks,
+        boot_id,
+        started_at,
+        finished_at,
+        has_exit,
+        code,
+        signal,
+        cpu_us,
+        peak_memory_bytes,
+        outcome,
+        reason,
+        output,
+    ) = row[_RUN_COLUMNS:]
+    end = None
+    if has_exit:
+        cpu = None if cpu_us is None else timedelta(microseconds=cpu_us)
+        end = Exit(code=code, signal=signal, cpu=cpu, peak_memory_bytes=peak_memory_bytes)
+    return Attempt(
+        number=number,
+        begun_at=_instant(begun_at),
+        pid=pid,
+        start_ticks=start_ticks,
+        boot_id=boot_id,
+        started_at=_instant_or_none(started_at),
+        finished_at=_instant_or_none(finished_at),
+        exit=end,
+        outcome=None if outcome is None else Outcome(outcome),
+        reason=from_text(reason),
+        output=from_text(output),
+    )

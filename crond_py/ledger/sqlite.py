@@ -1,0 +1,223 @@
+"""The ledger in an SQLite file: writing it, and the door to reading it.
+
+Not responsible for who may write: ``lock.StateLock`` sees to that there is one daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from crond_py.errors import LedgerError
+from crond_py.ledger.database import (
+    connect,
+    create_file,
+    in_words,
+    load_migrations,
+    load_queries,
+    migrate,
+    roll_back,
+    schema_version,
+    set_aside,
+)
+from crond_py.ledger.reader import Asking, open_reader
+from crond_py.ledger.records import (
+    Row,
+    attempt_row,
+    claim_row,
+    cursor_row,
+    from_text,
+    to_text,
+    to_us,
+    to_us_or_none,
+)
+from crond_py.ports import Claim, Pruned, SetAttempt, SetCursor, SetRun, Write
+
+__all__ = ["SqliteLedger", "open_reader", "set_aside"]
+
+BUSY_TIMEOUT = timedelta(milliseconds=250)
+"""How long a write waits for another program before it fails; the engine stands still for it."""
+
+_CACHE_KIB = 8192
+_LOG_LIMIT_BYTES = 16 * 1024 * 1024  # what the log is cut to once a slow reader has let go of it
+
+
+class SqliteLedger(Asking):
+    """The ledger of a daemon; made by ``open``.
+
+    It has one connection and no lock of its own: any thread may use it, but one at a time.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, identity: str) -> None:
+        super().__init__(path)
+        self._connection = connection
+        self._identity = identity
+        self._is_synchronous: bool | None = None
+
+    @classmethod
+    def open(cls, path: Path, *, busy_timeout: timedelta = BUSY_TIMEOUT, now: datetime) -> Self:
+        """Open the ledger at ``path``, beginning or renewing it where need be.
+
+        Its directory must be there. Raises LedgerError where it cannot be opened now, and
+        LedgerCorruptError where it is damaged, of another program, or of a newer pycron.
+        """
+        path = Path(os.path.realpath(path))  # SQLite puts the log beside the file itself
+        create_file(path)
+        with in_words(path):
+            connection = connect(path, "mode=rw", busy_timeout)
+            try:
+                identity = _prepare(connection, path, now)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection, identity)
+
+    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
+        """Write all or nothing; see ``ports.Ledger``.
+
+        A write about a run that is not there is a LedgerError, as is one that contradicts itself.
+        """
+        if not writes:
+            return []
+        ids: list[int | None] = []
+        with self._transaction(is_synchronous=durable):
+            for write in writes:
+                match write:
+                    case Claim():
+                        ids.append(self._claim(write))
+                    case SetRun():
+                        self._set_run(write)
+                    case SetAttempt():
+                        self._set_attempt(write)
+                    case SetCursor():
+                        self._execute("put_cursor", cursor_row(write.cursor))
+        return ids
+
+    def prune(
+        self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
+    ) -> Pruned:
+        """Delete old finished runs of a job; see ``ports.Ledger``."""
+        with self._transaction(is_synchronous=False):
+            ids = self._to_prune(job, keep_runs, older_than, limit)
+            chosen = json.dumps(ids)
+            outputs = tuple(from_text(row[0]) for row in self._execute("outputs", [chosen]))
+            self._execute("delete_attempts", [chosen])
+            self._execute("delete_runs", [chosen])
+            if self._execute("forget_last_attempted", [to_text(job), chosen]).rowcount:
+                self._execute("find_last_attempted", [to_text(job)])
+        return Pruned(len(ids), outputs)
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        with in_words(self._path):
+            self._connection.close()
+
+    # --- one write ------------------------------------------------------------------------
+
+    def _claim(self, claim: Claim) -> int | None:
+        entered = self._execute("insert_run", claim_row(claim))
+        run_id = entered.lastrowid
+        if entered.rowcount == 0 or run_id is None:
+            return None
+        if claim.attempt is not None:
+            self._execute("put_attempt", attempt_row(run_id, claim.attempt))
+        return run_id
+
+    def _set_run(self, write: SetRun) -> None:
+        values = (
+            write.state.value,
+            write.outcome and write.outcome.value,
+            to_text(write.reason),
+            to_us_or_none(write.finished_at),
+            to_us_or_none(write.retry_at),
+            write.run_id,
+        )
+        if self._execute("update_run", values).rowcount == 0:
+            raise self._no_such_run(write.run_id)
+
+    def _set_attempt(self, write: SetAttempt) -> None:
+        try:
+            self._execute("put_attempt", attempt_row(write.run_id, write.attempt))
+        except sqlite3.IntegrityError as error:
+            if self._execute("has_run", [write.run_id]).fetchone() == (0,):
+                raise self._no_such_run(write.run_id) from error
+            raise
+
+    def _no_such_run(self, run_id: int) -> LedgerError:
+        return LedgerError(f"the ledger {self._path} has no run {run_id}, so it cannot change")
+
+    def _to_prune(
+        self, job: str, keep_runs: int | None, older_than: datetime | None, limit: int
+    ) -> list[int]:
+        newest: Row | None = None
+        if keep_runs is not None:
+            newest = self._execute("newest_beyond", [to_text(job), max(0, keep_runs)]).fetchone()
+        due, run_id = newest or (None, None)
+        older_than_us = to_us_or_none(older_than)
+        bounds = [bound for bound in (due, older_than_us) if bound is not None]
+        if not bounds:
+            return []
+        values = {
+            "job": to_text(job),
+            "due": due,
+            "id": run_id,
+            "older_than": older_than_us,
+            "due_until": max(bounds),
+            "limit": max(0, limit),
+        }
+        return [row[0] for row in self._execute("to_prune", values)]
+
+    # --- the connection -------------------------------------------------------------------
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with in_words(self._path):
+            return self._connection.execute(statement, values).fetchall()
+
+    def _execute(self, name: str, values: Sequence[Any] | dict[str, Any]) -> sqlite3.Cursor:
+        return self._connection.execute(load_queries()[name], values)
+
+    @contextmanager
+    def _transaction(self, *, is_synchronous: bool) -> Iterator[None]:
+        connection = self._connection
+        with in_words(self._path):
+            roll_back(connection)  # in case that ending the last one failed
+            if self._is_synchronous is not is_synchronous:
+                self._is_synchronous = None
+                connection.execute(f"PRAGMA synchronous = {'FULL' if is_synchronous else 'NORMAL'}")
+                self._is_synchronous = is_synchronous
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                roll_back(connection)
+                raise
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, now: datetime) -> str:
+    """Make a connection ready to write, and the file a ledger; return its identity."""
+    steps = load_migrations()
+    schema_version(connection, path, steps[-1].number)  # before anything in the file is changed
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        message = (
+            f"the ledger {path} cannot be used: its file system does not bear SQLite's WAL mode "
+            "(a network file system?); use another --state-dir"
+        )
+        raise LedgerError(message)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT_BYTES}")
+    migrate(connection, path, steps)
+    queries = load_queries()
+    # It also shows whether the file can be written at all.
+    connection.execute(queries["insert_meta"], (secrets.token_hex(4), to_us(now)))
+    (identity,) = connection.execute(queries["identity"]).fetchone()
+    return str(identity)
