@@ -22,7 +22,8 @@ from crond_py.ports import Clock, Timer
 log = logging.getLogger("pycron.dispatcher")
 
 _GONE: Final = object()
-_SMALL = 64
+
+_SMALL = 64  # a heap of this size is never worth building anew
 
 
 class Entry:
@@ -70,10 +71,7 @@ class Timeline:
             return False
         entry.item = _GONE
         self._stubs += 1
-        if self._stubs * 2 > len(self._heap) > _SMALL:
-            self._heap = [key for key in self._heap if key[3].item is not _GONE]
-            heapq.heapify(self._heap)
-            self._stubs = 0
+        self._trim()
         return True
 
     def next_deadline(self) -> int | None:
@@ -91,6 +89,7 @@ class Timeline:
             else:
                 due.append(entry.item)
                 entry.item = _GONE
+        self._trim()
         return due
 
     def pop_first(self) -> object | None:
@@ -100,7 +99,14 @@ class Timeline:
             return None
         entry = heapq.heappop(self._heap)[3]
         item, entry.item = entry.item, _GONE
+        self._trim()
         return item
+
+    def _trim(self) -> None:
+        if self._stubs * 2 > len(self._heap) > _SMALL:
+            self._heap = [key for key in self._heap if key[3].item is not _GONE]
+            heapq.heapify(self._heap)
+            self._stubs = 0
 
     def _drop_stubs(self) -> None:
         while self._heap and self._heap[0][3].item is _GONE:
