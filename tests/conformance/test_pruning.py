@@ -1,0 +1,125 @@
+"""What every ledger deletes when it is told to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from crond_py.model import Attempt, Outcome, State
+from crond_py.ports import Ledger, LedgerReader, Pruned, RunQuery, SetAttempt
+from tests.support.ledgers import at, attempted, claim, enter, finish
+
+
+def _jobs_due(reader: LedgerReader, job: str = "a") -> list[float]:
+    runs = reader.runs(RunQuery(job=job, limit=None))
+    return sorted((run.due - at(0)).total_seconds() for run in runs)
+
+
+def _five(ledger: Ledger) -> list[int]:
+    """Enter runs due at 0, 10 .. 40, all finished but for that due at 20; one is skipped."""
+    ids = enter(
+        ledger,
+        attempted("a", at(0), output="/out/0"),
+        attempted("a", at(10), output="/out/10"),
+        attempted("a", at(20), output="/out/20"),
+        claim("a", at(30), outcome=Outcome.SKIPPED),
+        attempted("a", at(40), output="/out/40"),
+        attempted("b", at(0), output="/out/b"),
+    )
+    done = [ids[0], ids[1], ids[4], ids[5]]
+    ledger.write([finish(run_id, at(45)) for run_id in done], durable=True)
+    ledger.write([SetAttempt(ids[1], Attempt(2, at(12), output="/out/10.2"))], durable=True)
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("bounds", "left", "pruned"),
+    [
+        ((None, None, 99), [0, 10, 20, 30, 40], Pruned(0, ())),
+        ((4, None, 99), [0, 10, 20, 30, 40], Pruned(0, ())),
+        ((99, None, 99), [0, 10, 20, 30, 40], Pruned(0, ())),
+        ((3, None, 99), [10, 20, 30, 40], Pruned(1, ("/out/0",))),
+        ((1, None, 99), [20, 40], Pruned(3, ("/out/0", "/out/10", "/out/10.2"))),
+        ((0, None, 99), [20], Pruned(4, ("/out/0", "/out/10", "/out/10.2", "/out/40"))),
+        ((0, None, 1), [10, 20, 30, 40], Pruned(1, ("/out/0",))),
+        ((0, None, 2), [20, 30, 40], Pruned(2, ("/out/0", "/out/10", "/out/10.2"))),
+        ((0, None, 0), [0, 10, 20, 30, 40], Pruned(0, ())),
+        ((None, at(32), 99), [0, 10, 20, 40], Pruned(1, ())),  # the others finished later
+        ((None, at(45), 99), [0, 10, 20, 40], Pruned(1, ())),  # that instant itself is kept
+        ((None, at(46), 99), [20], Pruned(4, ("/out/0", "/out/10", "/out/10.2", "/out/40"))),
+        ((None, at(40), 99), [0, 10, 20, 40], Pruned(1, ())),
+        ((3, at(32), 99), [10, 20, 40], Pruned(2, ("/out/0",))),
+        ((3, at(32), 1), [10, 20, 30, 40], Pruned(1, ("/out/0",))),
+    ],
+)
+def test_old_finished_runs_go(
+    ledger: Ledger,
+    reader: LedgerReader,
+    bounds: tuple[int | None, datetime | None, int],
+    left: list[float],
+    pruned: Pruned,
+) -> None:
+    """What is beyond the bounds goes, oldest first; a run without an outcome never does (P1)."""
+    _five(ledger)
+    keep_runs, older_than, limit = bounds
+    assert ledger.prune("a", keep_runs=keep_runs, older_than=older_than, limit=limit) == pruned
+    assert _jobs_due(reader) == left
+    assert _jobs_due(reader, "b") == [0]
+
+
+def test_open_runs_are_not_counted(ledger: Ledger, reader: LedgerReader) -> None:
+    """Runs under way take no place of those to be kept."""
+    ids = enter(ledger, *[attempted("a", at(n)) for n in range(6)])
+    ledger.write([finish(run_id, at(9)) for run_id in ids[:3]], durable=True)
+    assert ledger.prune("a", keep_runs=2, older_than=None, limit=9).runs == 1
+    assert _jobs_due(reader) == [1, 2, 3, 4, 5]
+
+
+def test_nothing_is_left_of_a_pruned_run(ledger: Ledger, reader: LedgerReader) -> None:
+    """A pruned run is gone from every answer, its attempts with it."""
+    ids = _five(ledger)
+    ledger.prune("a", keep_runs=0, older_than=None, limit=99)
+    assert [reader.run(run_id) for run_id in ids[:2]] == [None, None]
+    assert {job: run.id for job, run in reader.last_runs().items()} == {"a": ids[2], "b": ids[5]}
+
+
+def test_last_run_falls_back(ledger: Ledger, reader: LedgerReader) -> None:
+    """When the newest attempted run is pruned, an older one that is left becomes the last."""
+    open_, _ = enter(ledger, attempted("a", at(0)), attempted("a", at(10)))
+    ledger.write([finish(open_ + 1, at(11))], durable=True)
+    ledger.prune("a", keep_runs=0, older_than=None, limit=9)
+    assert reader.last_runs()["a"].id == open_
+
+
+def test_last_run_can_go(ledger: Ledger, reader: LedgerReader) -> None:
+    """A job all of whose runs are pruned has no last run."""
+    (run_id,) = enter(ledger, attempted("a"))
+    ledger.write([finish(run_id, at(1))], durable=True)
+    ledger.prune("a", keep_runs=0, older_than=None, limit=9)
+    assert reader.last_runs() == {}
+
+
+def test_ids_do_not_come_again(ledger: Ledger) -> None:
+    """A pruned run's id is never given to another: files and logs name runs by it."""
+    (first,) = enter(ledger, claim("a", at(0), outcome=Outcome.SKIPPED))
+    ledger.prune("a", keep_runs=0, older_than=None, limit=9)
+    (second,) = enter(ledger, claim("a", at(0), outcome=Outcome.SKIPPED))
+    assert second > first
+
+
+def test_unclosed_end_counts_from_the_claim(ledger: Ledger, reader: LedgerReader) -> None:
+    """A run that was ended without saying when is as old as its claim."""
+    (run_id,) = enter(ledger, attempted("a"))
+    ledger.write([finish(run_id, at(0))], durable=True)
+    ledger.write([SetAttempt(run_id, Attempt(1, at(0), output="\udcff"))], durable=True)
+    assert ledger.prune("a", keep_runs=None, older_than=at(1), limit=9) == Pruned(1, ("\udcff",))
+    assert reader.runs(RunQuery(states=frozenset({State.DONE}))) == []
+
+
+def test_stranger_has_nothing_to_prune(ledger: Ledger) -> None:
+    """A job that is not there loses nothing, whatever it is called."""
+    _five(ledger)
+    for job in ("", "c", "\udcff", "a%"):
+        pruned = ledger.prune(job, keep_runs=0, older_than=at(999), limit=9)
+        assert pruned == Pruned(0, ())
