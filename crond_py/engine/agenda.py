@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.crontab import fingerprint
+from crond_py.crontab.summary import fingerprint
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue

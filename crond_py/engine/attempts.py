@@ -66,7 +66,8 @@ class Attempts:
     def limit_waiting(self, active: ActiveRun) -> None:
         """Give a run that has not begun its ``start_within``."""
         within = active.job.start_within
-        if within is None or active.stage not in {Stage.BEHIND, Stage.SLOT}:
+        has_begun = active.attempt is not None
+        if within is None or has_begun or active.stage not in {Stage.BEHIND, Stage.SLOT}:
             return
         deadline = self._parts.timekeeper.deadline(active.run.due + within)
         active.wait_timer = self._parts.timers.call_at(deadline, TooLateDue(active))

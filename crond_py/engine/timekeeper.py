@@ -8,21 +8,15 @@ a suspend; only a step changes the difference, and then every wall-clock deadlin
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from crond_py.clock import EPOCH, to_ns, wall_offset_ns
 from crond_py.ports import Clock
 
 STEP_TOLERANCE_NS = 1_000_000
 """Differences below this are noise of reading two clocks one after the other."""
 
-_READING_NS = 50_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def to_ns(span: timedelta) -> int:
-    """Return a span in nanoseconds."""
-    return span // _MICROSECOND * 1000
 
 
 class Timekeeper:
@@ -30,7 +24,7 @@ class Timekeeper:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset_ns = self._measure()
+        self._offset_ns = wall_offset_ns(self._clock)
 
     def now(self) -> datetime:
         """Return the wall clock's reading."""
@@ -38,7 +32,7 @@ class Timekeeper:
 
     def deadline(self, due: datetime) -> int:
         """Return the monotonic instant, in nanoseconds, of a wall-clock instant."""
-        return to_ns(due - _EPOCH) - self._offset_ns
+        return to_ns(due - EPOCH) - self._offset_ns
 
     def after(self, delay: timedelta) -> int:
         """Return the monotonic instant, in nanoseconds, ``delay`` from now."""
@@ -46,26 +40,13 @@ class Timekeeper:
 
     def wall_at(self, monotonic_ns: int) -> datetime:
         """Return what the wall clock read, or will read, at a monotonic instant."""
-        return _EPOCH + _MICROSECOND * ((monotonic_ns + self._offset_ns) // 1000)
+        return EPOCH + _MICROSECOND * ((monotonic_ns + self._offset_ns) // 1000)
 
     def take_step(self) -> timedelta | None:
         """Return how far the wall clock was set since the last call, or None; adopt the change."""
-        offset_ns = self._measure()
+        offset_ns = wall_offset_ns(self._clock)
         step_ns = offset_ns - self._offset_ns
         if abs(step_ns) < STEP_TOLERANCE_NS:
             return None
         self._offset_ns = offset_ns
         return _MICROSECOND * round(step_ns / 1000)
-
-    def _measure(self) -> int:
-        """Read both clocks close together: a thread switch in between would look like a step."""
-        best_width, best_offset = None, 0
-        for _ in range(5):
-            before = self._clock.monotonic_ns()
-            wall = self._clock.time_ns()
-            width = self._clock.monotonic_ns() - before
-            if best_width is None or width < best_width:
-                best_width, best_offset = width, wall - before - width // 2
-            if width <= _READING_NS:
-                break
-        return best_offset

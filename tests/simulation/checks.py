@@ -1,0 +1,116 @@
+"""The promises, checked against what an observer outside the daemon saw."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job
+from crond_py.model import Cause, Cursor, EveryMode, OnCrash, Outcome, Overlap, Run, State
+from crond_py.ports import RunQuery
+from crond_py.schedule import Interval, OneOff, Schedule, parse_schedule
+from tests.simulation.fakes import FakeProcess
+from tests.simulation.world import World
+
+LATE = timedelta(seconds=1)
+
+
+def check_always(world: World) -> None:
+    """Check what must hold at every instant, also right after a crash."""
+    starts: dict[tuple[int, int], int] = defaultdict(int)
+    runs_of: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for process in world.machine.history:
+        key = process.spec.key
+        starts[key.run_id, key.number] += 1
+        env = process.spec.env
+        runs_of[process.job, env["PYCRON_ERA"], env["PYCRON_DUE"]].add(key.run_id)
+        run = world.ledger.run(key.run_id)
+        assert run is not None, f"P1: a process of run {key.run_id} has no row"
+        assert len(run.attempts) >= key.number, f"P2: attempt {key} was not recorded first"
+    for attempt, number in starts.items():
+        assert number == 1, f"P2: attempt {attempt} was started {number} times"
+    for occurrence, run_ids in runs_of.items():
+        assert len(run_ids) == 1, f"P2: {occurrence} was started as runs {sorted(run_ids)}"
+    _check_alive(world)
+
+
+def _check_alive(world: World) -> None:
+    alive: dict[str, list[FakeProcess]] = defaultdict(list)
+    for process in world.machine.alive.values():
+        alive[process.job].append(process)
+    small = 0
+    for name, processes in alive.items():
+        job = world.jobs[name]
+        if job.overlap is not Overlap.ALLOW:
+            assert len(processes) <= 1, f"P5: {len(processes)} processes of {name} are alive"
+        elif job.max_running is not None:
+            assert len(processes) <= job.max_running, f"P5: {name} exceeds max_running"
+        small += len(processes) if job.pool == "small" else 0
+    assert small <= 2, f"P4: {small} processes in a pool of two"
+
+
+def check_at_rest(world: World) -> None:
+    """Check the accounts once the daemon is up, healthy, and has dealt with everything due."""
+    check_always(world)
+    rows: dict[str, list[Run]] = defaultdict(list)
+    for run in world.ledger.runs(RunQuery(limit=None)):
+        rows[run.job].append(run)
+        _check_row(world, run)
+    for name, job in world.jobs.items():
+        cursor = world.ledger.cursors().get(name)
+        if cursor is not None and job.enabled:
+            _check_accounts(world, job, cursor, rows[name])
+
+
+def _check_row(world: World, run: Run) -> None:
+    job = world.jobs[run.job]
+    assert (run.state is State.DONE) == (run.outcome is not None), f"P1: {run}"
+    processes = [p for p in world.machine.history if p.spec.key.run_id == run.id]
+    if run.outcome in {Outcome.SKIPPED, Outcome.MISSED}:
+        assert not [p for p in processes if p.spec.key.number == 1], f"P1: {run} was started"
+    if run.outcome in {Outcome.SKIPPED, Outcome.MISSED, Outcome.LOST, Outcome.CANCELLED}:
+        assert run.reason, f"P1: {run} has no reason"
+    if run.outcome is Outcome.SUCCEEDED:
+        assert processes, f"{run} succeeded without a process"
+        assert processes[-1].exit.code == 0, f"{run} did not succeed"
+    if run.outcome is Outcome.FAILED and processes and run.attempts[-1].number == len(processes):
+        last = processes[-1]
+        assert last.was_stopped or last.exit.code != 0, f"{run} did not fail"
+    if job.on_crash is OnCrash.LOST and not run.attempts[job.retry.attempts :]:
+        assert len(processes) <= job.retry.attempts, f"P2: {run} ran {len(processes)} times"
+    if run.finished_at is not None:
+        for process in processes:
+            assert process.ended_at is not None, f"P6: {run} is over, its process is not"
+
+
+def schedule_of(job: Job, cursor: Cursor) -> Schedule | None:
+    """Return when the job is due, made anew from its definition."""
+    match job.trigger:
+        case CronTrigger(expressions):
+            return parse_schedule(expressions, job.timezone or "UTC", hash_key=job.name)
+        case AtTrigger(instant):
+            return OneOff(instant)
+        case EveryTrigger(period, EveryMode.FIXED_RATE) if cursor.anchor is not None:
+            return Interval(cursor.anchor, period)
+        case _:
+            return None
+
+
+def _check_accounts(world: World, job: Job, cursor: Cursor, rows: list[Run]) -> None:
+    schedule = schedule_of(job, cursor)
+    if schedule is None:
+        return
+    following = schedule.next_after(cursor.accounted_until)
+    now = world.clock.now()
+    if cursor.barrier_until is None:
+        assert following is None or following > now - LATE, (
+            f"P1: {job.name} was due at {following}, and nothing has been said of it by {now}"
+        )
+    if world.steps_back:
+        return  # readings come twice; P2 and the unique key of the ledger hold for them
+    planned = {Cause.SCHEDULE, Cause.CATCH_UP}
+    mine = [r for r in rows if r.cause in planned and r.due > cursor.baseline]
+    accounted = sum(run.count for run in mine)
+    due = schedule.count(cursor.baseline, cursor.accounted_until)
+    if not isinstance(job.trigger, EveryTrigger) or not world.may_step_clock:
+        assert accounted == due, f"P1: {job.name} was due {due} times, {accounted} have a row"
