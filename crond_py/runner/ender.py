@@ -107,12 +107,12 @@ class Ender:
             is_known = known.get(process.pid) == process.start_ticks
             is_new = not is_known and child.unwatched.get(process.pid) != process.start_ticks
             has_new |= is_new
-            if is_first:
-                send = number if process.group != group else None
+            if number is signal.SIGKILL:
+                must_signal = is_first or is_new
             else:
-                send = number if is_new and number is signal.SIGKILL else None
-            if is_new or send:
-                self._attend(child, process, send, is_known=is_known)
+                must_signal = is_first and not _is_in_group(process, group)
+            if is_new or must_signal:
+                self._attend(child, process, number if must_signal else None, is_known=is_known)
         if has_new:
             return number is signal.SIGKILL or child.tree_is_gone
         if child.tree_is_gone and snapshot.has_gaps and not child.was_rechecked:
@@ -161,6 +161,17 @@ class Ender:
                 child.tag,
                 number.name,
             )
+
+
+def _is_in_group(process: Process, group: int | None) -> bool:
+    """Return whether a process was in the group when that was signalled.
+
+    It may have left between the snapshot and the signal, and must then get one of its own.
+    """
+    if process.group != group:
+        return False
+    now = proctree.read_process(process.pid)
+    return now is None or now.group == group
 
 
 def _give_up(child: Child, process: Process, reason: str) -> None:

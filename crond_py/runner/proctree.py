@@ -24,6 +24,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TAG = b"PYCRON_RUN_ID"
 _ATTEMPT = b"PYCRON_ATTEMPT"
 _CHUNK_BYTES = 1 << 17
+_PF_KTHREAD = 0x00200000  # linux/sched.h
+_EXEC_LOOKS = 1000  # a few milliseconds; longer only where the program's disk hangs
 
 # What says that we are short of something, and nothing about the process asked for.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -221,12 +223,31 @@ def _list_pids() -> list[int]:
 
 def _read_environment(pid: int) -> dict[bytes, bytes]:
     """Return our own variables out of a process's environment; {} where we may not look."""
-    data = b"\0" + (_read(f"/proc/{pid}/environ") or b"")
+    data = _read(f"/proc/{pid}/environ")
+    for _ in range(_EXEC_LOOKS):
+        if data != b"" or _has_no_environment(pid):
+            break
+        os.sched_yield()
+        data = _read(f"/proc/{pid}/environ")
+    data = b"\0" + (data or b"")
     if b"\0" + _TAG + b"=" not in data:
         return {}
     pairs = (item.partition(b"=") for item in data.split(b"\0") if item.startswith(b"PYCRON_"))
     # getenv(3) takes the first of two equal names.
     return {name: value for name, _, value in reversed(list(pairs))}
+
+
+def _has_no_environment(pid: int) -> bool:
+    """Return whether a process's environment, found empty, is so and does not only look so.
+
+    In the middle of an exec the old memory is given up and the new one not set up: env_end (field
+    51) is 0 then, and is not env_start (field 50) if the exec has been completed since. For the
+    kernel's own threads it is always 0; a bit of their flags (field 9) tells them.
+    """
+    fields = (_read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
+    if not fields or fields[0] in {b"Z", b"X"} or int(fields[6]) & _PF_KTHREAD:
+        return True
+    return fields[47] == fields[48] != b"0"
 
 
 def _read(path: str) -> bytes | None:

@@ -1,0 +1,271 @@
+"""Ending whole process trees (P6), and what is left alone when nothing is to be stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from crond_py.model import Exit
+from crond_py.ports import AttemptKey, Ended, Started
+from crond_py.runner import pidfds, proctree
+from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
+
+# Each says on $READY when it has come so far; the number is how many processes it has then.
+TREES = {
+    "B39: a shell that waits for a program": ("(echo up >$READY; exec sleep 999); true", 2),
+    "a pipeline": ("sleep 998 | (echo up >$READY; exec sleep 997)", 3),
+    "a child with a session of its own": ("setsid sh -c 'echo up >$READY; sleep 999; :' & wait", 2),
+    "a child that was forked twice": (
+        "(setsid sh -c '(echo up >$READY; exec sleep 999) & exit 0' &); sleep 998; true",
+        2,
+    ),
+    "a background child whose leader goes on": (
+        "sleep 999 & echo up >$READY; sleep 998; true",
+        2,
+    ),
+    "a child that forgot its environment": (
+        "env -i setsid sleep 999 & setsid env -i sleep 998 & echo up >$READY; wait",
+        1,
+    ),
+    "children with process groups of their own": (
+        "set -m; sleep 999 & sleep 998 & echo up >$READY; wait",
+        3,
+    ),
+    "a stopped process": ("sleep 999 & kill -STOP $!; echo up >$READY; wait", 2),
+}
+
+
+def _start(harness: Harness, command: str, name: str = "ready") -> AttemptKey:
+    """Start a command and wait until it says that it is up."""
+    fifo = harness.fifo(name)
+    key = harness.start(command, env={"READY": str(fifo)})
+    harness.started(key)
+    assert fifo.read_text() == "up\n"
+    return key
+
+
+def _hold_everything(harness: Harness) -> list[int]:
+    """Return pidfds for all processes of the test."""
+    return [os.pidfd_open(pid) for pid in harness.leftovers()]
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+@pytest.mark.parametrize(("command", "least"), TREES.values(), ids=TREES.keys())
+def test_ends_the_whole_tree(harness: Harness, command: str, least: int, force: bool) -> None:
+    """When Ended is told after a stop, no process of the run is left (P6)."""
+    key = _start(harness, command)
+    pid = harness.started(key).pid
+    processes = _hold_everything(harness)
+    assert len(processes) >= least
+    harness.runner.stop(key, force=force)
+    ended = harness.ended(key)
+    assert harness.leftovers() == []
+    for pidfd in processes:
+        assert has_ended(pidfd)
+    assert proctree.read_process(pid) is None, "the leader is still a zombie"
+    if force:
+        assert ended.exit.signal == signal.SIGKILL
+
+
+def test_a_forgotten_environment_hides_nothing_from_the_chain_of_parents(harness: Harness) -> None:
+    """A descendant in another session and without our variables is found by its parents."""
+    pid_file = harness.fifo("pid")
+    key = harness.start(
+        f"setsid env -i sh -c 'echo $$ >{pid_file}; exec sleep 999' & wait", env={"X": "1"}
+    )
+    harness.started(key)
+    pid = int(pid_file.read_text())
+    pidfd = os.pidfd_open(pid)
+    harness.runner.stop(key, force=False)
+    harness.ended(key)
+    wait_until_gone(pidfd)
+
+
+def test_ended_waits_for_a_member_that_ignores_sigterm(harness: Harness) -> None:
+    """The leader's end is not told while one of its tree lives; SIGKILL then ends that (P5, P6)."""
+    key = _start(harness, "(trap '' TERM; setsid sh -c 'echo up >$READY; sleep 999; :') & wait")
+    leader = os.pidfd_open(harness.started(key).pid)
+    harness.runner.stop(key, force=False)
+    wait_until_gone(leader)
+    # A whole run later it is still not told.
+    harness.run(("true",))
+    assert not any(isinstance(event, Ended) for event in harness.told(key))
+    assert harness.leftovers()
+    harness.runner.stop(key, force=True)
+    assert harness.ended(key).exit == Exit(signal=signal.SIGTERM, cpu=harness.ended(key).exit.cpu)
+    assert harness.leftovers() == []
+
+
+def test_a_process_that_ignores_sigterm_is_killed_by_force(harness: Harness) -> None:
+    """SIGTERM first and SIGKILL later is one stop: the exit is that of SIGKILL."""
+    key = _start(harness, "trap '' TERM; echo up >$READY; while :; do sleep 999; done")
+    harness.runner.stop(key, force=False)
+    harness.runner.stop(key, force=True)
+    assert harness.ended(key).exit.signal == signal.SIGKILL
+    assert harness.leftovers() == []
+
+
+def test_a_handler_can_clean_up(harness: Harness) -> None:
+    """What a handler of SIGTERM starts is not signalled in its turn, and Ended waits (B43)."""
+    gate = harness.fifo("gate")
+    trap = f"trap 'echo term >>out; (read line <{gate}; echo clean >>out); exit 0' TERM"
+    key = _start(harness, f"{trap}; setsid sh -c 'echo up >$READY; exec sleep 999' & wait")
+    harness.runner.stop(key, force=False)
+    with gate.open("w") as file:
+        # The subshell reads now. Asking again must not reach it.
+        harness.runner.stop(key, force=False)
+        harness.run(("true",))
+        file.write("go\n")
+    assert harness.ended(key).exit.code == 0
+    assert (harness.directory / "out").read_text() == "term\nclean\n"
+
+
+def test_sigterm_is_sent_once(harness: Harness) -> None:
+    """However often a stop is asked for, a process gets one SIGTERM, in its group or out of it."""
+    gate = harness.fifo("gate")
+    program = f"{sys.executable} -S {PROGRAMS}/proc_count_signals.py"
+    key = _start(
+        harness,
+        f"mkfifo gate2 ready2; setsid {program} out2 gate2 ready2 & read up <ready2;"
+        f" exec {program} out gate $READY",
+    )
+    for _ in range(5):
+        harness.runner.stop(key, force=False)
+    # The ender takes one after the other: this run's end is told after those five were taken.
+    other = _start(harness, "echo up >$READY; sleep 999; true", "other")
+    harness.runner.stop(other, force=True)
+    harness.ended(other)
+    for path in (gate, harness.directory / "gate2"):
+        path.write_text("go\n")
+    harness.ended(key)
+    for name in ("out", "out2"):
+        signals = (harness.directory / name).read_text().split()
+        assert signals.count("SIGTERM") == 1
+
+
+def test_a_fork_in_the_moment_of_the_stop_does_not_get_away(harness: Harness) -> None:
+    """Processes that keep leaving the session while they are killed are killed as well (P6)."""
+    spread = "while :; do setsid sh -c 'sleep 997; :' & done"
+    key = _start(harness, f'echo up >$READY; ulimit -u 20000; setsid sh -c "{spread}" & wait')
+    harness.runner.stop(key, force=True)
+    harness.ended(key)
+    assert harness.leftovers() == []
+
+
+def test_without_a_stop_the_background_is_left_alone(harness: Harness) -> None:
+    """A grandchild that holds the output open delays nothing, lives on and can still write."""
+    gate, done = harness.fifo("gate"), harness.fifo("done")
+    output = harness.directory / "output"
+    key = harness.start(
+        f"(read line <{gate}; echo late; echo done >{done}) & echo early", output=output
+    )
+    assert harness.ended(key).exit.code == 0
+    assert output.read_text() == "early\n"
+    assert len(harness.leftovers()) == 1
+    gate.write_text("go\n")
+    done.read_text()
+    assert output.read_text() == "early\nlate\n"
+
+
+def test_other_runs_are_not_touched(harness: Harness) -> None:
+    """A stop reaches the processes of its run and no others, whatever their tags begin with."""
+    keys = [_start(harness, "echo up >$READY; sleep 999; true", f"r{i}") for i in range(12)]
+    harness.runner.stop(keys[0], force=True)  # its tag is a prefix of those of runs 10 to 12
+    harness.ended(keys[0])
+    assert len({s.tag for s in harness.runner.survivors(harness.identity)}) == 11
+    for key in keys[1:]:
+        harness.runner.stop(key, force=True)
+        assert harness.ended(key).exit.signal == signal.SIGKILL
+
+
+def test_stops_from_many_threads_at_once(harness: Harness) -> None:
+    """Many stops of many runs from many threads: each run ends, and is told to once (P6)."""
+    command = "setsid sleep 999 & sleep 998 & echo up >$READY; wait"
+    keys = [_start(harness, command, f"ready-{i}") for i in range(20)]
+    barrier = threading.Barrier(8)
+
+    def stop_all(force: bool) -> None:
+        barrier.wait()
+        for key in keys:
+            harness.runner.stop(key, force=force)
+
+    threads = [threading.Thread(target=stop_all, args=(i % 2 == 0,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for key in keys:
+        harness.ended(key)
+    assert harness.leftovers() == []
+    for key in keys:
+        assert [type(event) for event in harness.told(key)] == [Started, Ended]
+
+
+def test_an_unknown_key_is_ignored(harness: Harness) -> None:
+    """A stop of what has ended, or never was, does nothing."""
+    key = harness.start(("true",))
+    harness.ended(key)
+    harness.runner.stop(key, force=True)
+    harness.runner.stop(AttemptKey(999, 1), force=False)
+    assert harness.run(("true",)).exit.code == 0
+
+
+def test_a_stop_before_the_start_prevents_it(idle: Harness) -> None:
+    """A run that is stopped while it waits for its start is never started."""
+    key = idle.start("echo ran > ran")
+    idle.runner.stop(key, force=False)
+    idle.runner.open()
+    assert idle.failed(key).reason == "stopped before it was started"
+    assert not (idle.directory / "ran").exists()
+
+
+def test_a_stop_during_the_start_is_carried_out_after_it(harness: Harness) -> None:
+    """A stop that comes while a start hangs ends the process as soon as there is one."""
+    hanging = harness.fifo("hanging")  # opening it to write waits for a reader
+    key = harness.start("sleep 999; true", output=hanging)
+    other = harness.start(("true",))
+    harness.ended(other)
+    # Whether the first has been taken by now or not, it hangs or will not be started.
+    harness.runner.stop(key, force=False)
+    harness.runner.stop(key, force=True)
+    reader = os.open(hanging, os.O_RDONLY | os.O_NONBLOCK)
+    events = []
+    while not (events and not isinstance(events[-1], Started)):
+        harness.run(("true",))
+        events = harness.told(key)
+    os.close(reader)
+    if isinstance(events[-1], Ended):
+        assert events[-1].exit.signal == signal.SIGKILL
+
+
+def test_works_where_the_kernel_cannot_signal_a_group_by_pidfd(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 6.9 the group is named by its number, which a zombie leader keeps."""
+    real = signal.pidfd_send_signal
+
+    def refuse_flags(pidfd: int, number: int, info: None = None, flags: int = 0) -> None:
+        if flags:
+            raise OSError(22, "Invalid argument")
+        real(pidfd, number)
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse_flags)
+    key = _start(harness, "sleep 999 & setsid sleep 998 & echo up >$READY; wait")
+    harness.runner.stop(key, force=False)
+    assert harness.ended(key).exit.signal == signal.SIGTERM
+    assert harness.leftovers() == []
+
+
+def test_a_pid_that_was_used_again_is_never_signalled() -> None:
+    """A process is held only if it started when it should have; a namesake is refused (P2)."""
+    me = os.getpid()
+    ticks = proctree.start_ticks(me)
+    assert ticks is not None
+    assert pidfds.open_verified(me, ticks - 1) is None
+    pidfd = pidfds.open_verified(me, ticks)
+    assert pidfd is not None
+    os.close(pidfd)
