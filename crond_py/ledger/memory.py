@@ -173,9 +173,6 @@ class MemoryLedger:
 
     def _claim(self, claim: Claim, undo: _Undo) -> int | None:
         content = self._content
-        occurrence = (claim.job, claim.era, claim.due)
-        if occurrence in content.occurrences:
-            return None
         run_id = content.last_id.get("runs", 0) + 1
         run = Run(
             id=run_id,
@@ -193,7 +190,10 @@ class MemoryLedger:
             attempts=() if claim.attempt is None else (claim.attempt,),
         )
         _check(run)
-        _put(content.last_id, "runs", run_id, undo)
+        _put(content.last_id, "runs", run_id, undo)  # a refused claim uses its id up, as in SQLite
+        occurrence = (claim.job, claim.era, claim.due)
+        if occurrence in content.occurrences:
+            return None
         _put(content.occurrences, occurrence, run_id, undo)
         _put(content.runs, run_id, run, undo)
         return run_id
