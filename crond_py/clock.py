@@ -46,6 +46,10 @@ class SystemClock:
         """Return a reading in nanoseconds that never goes back and counts time in suspend."""
         return time.clock_gettime_ns(_MONOTONIC)
 
+    def awake_ns(self) -> int:
+        """Return CLOCK_MONOTONIC, which stands still in suspend: what systemd is told times by."""
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
     def wait(self, condition: threading.Condition, deadline_ns: int | None) -> None:
         """Wait on ``condition``, which the caller holds, until notified or ``deadline_ns``.
 

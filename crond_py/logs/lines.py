@@ -1,0 +1,140 @@
+"""What a line of the log looks like: for people (``text``) or for programs (``json``).
+
+Nothing in a message or a field can begin another line or drive a terminal (P9), and each is cut
+at a length that keeps the queue of lines small. How a line gets out is ``writer``'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from datetime import UTC, datetime, timedelta
+
+from crond_py.printable import printable, printable_line
+
+_LONGEST_TEXT = 8192  # characters of a message or field
+_LONGEST_TRACEBACK = 32768  # its end is what matters
+_CUT = "...[cut]"
+
+# The priorities of sd-daemon(3), which are those of syslog(3), by the levels of logging.
+_PRIORITIES = (
+    (logging.CRITICAL, 2),
+    (logging.ERROR, 3),
+    (logging.WARNING, 4),
+    (logging.INFO, 6),
+    (logging.NOTSET, 7),
+)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people: ``2026-11-29 17:00:01.003+01:00 INFO    run started  job=backup run=12``.
+
+    Instants are shown in the system's zone. A traceback follows on lines that begin with a bar.
+    For the journal, which keeps time and priority itself, a line begins with ``<6>`` instead.
+    """
+
+    def __init__(self, *, for_journal: bool = False) -> None:
+        super().__init__()
+        self._for_journal = for_journal
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line or, with a traceback, the lines, without a newline at the end."""
+        words = [printable_line(_message_of(record))]
+        fields = _fields_of(record)
+        if fields:
+            words.append(" ".join(f"{key}={_text_value(fields[key])}" for key in fields))
+        text = "  ".join(words)
+        if not self._for_journal:
+            at = _instant_of(record).astimezone().isoformat(sep=" ", timespec="milliseconds")
+            text = f"{at} {record.levelname:<7} {text}"
+        lines = [text, *(f"    | {line}" for line in _traceback_of(record))]
+        if self._for_journal:
+            prefix = f"<{_priority_of(record)}>"
+            lines = [prefix + line for line in lines]
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """Lines for programs: an object each, with ``time`` (UTC), ``level``, ``event`` and the fields.
+
+    ``exception`` is a traceback. A field that has the name of one of these keeps out of its way
+    by an underscore at its end.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, without a newline at the end."""
+        line: dict[str, object] = {
+            "time": _utc_text(_instant_of(record)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _message_of(record),
+        }
+        traceback = _traceback_of(record)
+        if traceback:
+            line["exception"] = "\n".join(traceback)
+        line.update({(f"{k}_" if k in line else k): v for k, v in _fields_of(record).items()})
+        text = json.dumps({key: _json_value(value) for key, value in line.items()})
+        return text.replace("\x7f", "\\u007f")
+
+
+def _instant_of(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    return _cut(record.getMessage())
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    """Return the fields that say something."""
+    fields = getattr(record, "fields", None) or {}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _traceback_of(record: logging.LogRecord) -> list[str]:
+    if not (record.exc_info and record.exc_info[0]):
+        return []
+    text = logging.Formatter().formatException(record.exc_info)
+    return printable(text[-_LONGEST_TRACEBACK:]).replace("\t", "\\t").split("\n")
+
+
+def _priority_of(record: logging.LogRecord) -> int:
+    return next(priority for level, priority in _PRIORITIES if record.levelno >= level)
+
+
+def _text_value(value: object) -> str:
+    """Return a field's value as one word, in double quotes where it would not look like one."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone().isoformat()
+    text = _cut(_plain(value))
+    if text and not any(character in ' "=\\' for character in text):
+        return printable_line(text)
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable_line(quoted)}"'
+
+
+def _json_value(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return _utc_text(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json_value(each) for each in value]
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return _cut(_plain(value))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _utc_text(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + _CUT
