@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeVarTuple, Unpack
 from crond_py.clock import SystemClock
 from crond_py.errors import ScheduleError
 from crond_py.model import EveryMode
+from crond_py.policy import Occurrences
 from crond_py.ports import Clock
 from crond_py.scheduler.lifecycle import Lifecycle
 from crond_py.scheduler.options import (
@@ -53,7 +54,7 @@ class Scheduler:
     - A time that has passed is due at once. Tasks of one due instant start in the order of their
       priority, and then in the order in which they were scheduled.
     - Delays, intervals and retries run on a clock that cannot be set; wall-clock times follow the
-      wall clock whenever it is set (docs of ``triggers``).
+      wall clock whenever it is set.
     - A callable that raises is logged with its traceback, to the logger ``pycron.scheduler``, and
       harms nothing else; so is one that raises SystemExit or KeyboardInterrupt.
     - The interpreter does not end before running tasks have; whatever has not begun is dropped.
@@ -137,7 +138,7 @@ class Scheduler:
 
     def schedule_cron(
         self,
-        expression: str,
+        expression: str | Sequence[str] | Occurrences,
         func: Callable[[*Ts], object],
         *args: *Ts,
         timezone: str | None = None,
@@ -146,17 +147,16 @@ class Scheduler:
         """Run ``func(*args)`` whenever a cron expression matches in ``timezone``.
 
         The grammar and what happens when the zone's clocks change are those of the crontab; the
-        system's own zone is the default. Raises ScheduleError, a ValueError, for what cannot be
-        read or is never due.
-        """
-        # Only who uses cron expressions pays for the library that reads them.
-        from crond_py.schedule import parse_schedule, system_timezone  # noqa: PLC0415
+        system's own zone is the default. Several expressions count together. In their place may
+        stand what ``parse_schedule`` returns, which knows its zone.
 
+        Raises ScheduleError, a ValueError, for what cannot be read or is never due.
+        """
         settings = read_settings(func, options, repeats=True)
-        schedule = parse_schedule(expression, timezone or system_timezone(), hash_key=settings.name)
+        schedule = _read_schedule(expression, timezone, settings.name)
         trigger = Calendar(schedule, settings.missed, self._lifecycle.watched_moment())
         if trigger.is_exhausted:
-            raise ScheduleError(f"the expression {expression!r} is not due any more")
+            raise ScheduleError(f"the schedule {expression!r} is not due any more")
         return self._add(settings, trigger, func, args)
 
     def cancel(self, task: Task) -> bool:
@@ -222,3 +222,16 @@ def _to_utc(when: datetime) -> datetime:
         return when.astimezone(UTC)
     except OverflowError:
         raise ScheduleError(f"{when.isoformat()} is beyond the calendar") from None
+
+
+def _read_schedule(
+    expression: str | Sequence[str] | Occurrences, timezone: str | None, hash_key: str
+) -> Occurrences:
+    if not isinstance(expression, (str, Sequence)):
+        if timezone is not None:
+            raise TypeError("a schedule has its own time zone; timezone goes with an expression")
+        return expression
+    # Only who uses cron expressions pays for the library that reads them.
+    from crond_py.schedule import parse_schedule, system_timezone  # noqa: PLC0415
+
+    return parse_schedule(expression, timezone or system_timezone(), hash_key=hash_key)
