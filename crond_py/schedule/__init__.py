@@ -1,1 +1,40 @@
-"""Schedules: when a job is due. Pure functions of an instant."""
+"""Schedules: when a job is due, as pure functions of an instant.
+
+A schedule is a fixed set of due instants, told by ``Schedule``: ``parse_schedule`` makes one of
+cron expressions, ``Interval`` and ``OneOff`` are the other kinds. From the text to an instant:
+
+    parse ── expression ── fields ── hashed       text to sets of numbers, or a ScheduleError
+                 │
+             readings = days x times              which wall-clock readings are meant
+                 │
+    cron ── timeline ── zones                     at which instants a zone's clocks show them
+      └──── changes                               what a clock change did, in words
+
+beside them ``kinds`` (the interface, intervals, one-offs), ``duration``, ``system_zone`` and
+``instants``. Nothing here reads a clock, keeps a position or does input and output other than
+reading zone data.
+
+What is due does not depend on where one asks from, on the host's zone, or on croniter: how far
+that library is used, and why no further, is told in ``hashed``. The rule for changes of the
+clocks is told in ``timeline``.
+"""
+
+from __future__ import annotations
+
+from crond_py.schedule.cron import CronSchedule
+from crond_py.schedule.duration import format_duration, parse_duration
+from crond_py.schedule.kinds import Interval, OneOff, Schedule
+from crond_py.schedule.parse import clear_zone_cache, parse_schedule
+from crond_py.schedule.system_zone import system_timezone
+
+__all__ = [
+    "CronSchedule",
+    "Interval",
+    "OneOff",
+    "Schedule",
+    "clear_zone_cache",
+    "format_duration",
+    "parse_duration",
+    "parse_schedule",
+    "system_timezone",
+]

@@ -1,0 +1,87 @@
+"""A cron schedule: one expression, or the union of several, in one zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from crond_py.model import DstFold, DstGap
+from crond_py.schedule import changes
+from crond_py.schedule.expression import Expression
+from crond_py.schedule.instants import to_instant, to_second
+from crond_py.schedule.readings import count_readings
+from crond_py.schedule.timeline import Timeline
+from crond_py.schedule.zones import Piece, Zone
+
+
+class CronSchedule:
+    """Due whenever one of the expressions is. It never changes and may be shared.
+
+    What is due is a whole second; an instant at which several expressions are due counts once.
+    """
+
+    __slots__ = ("_timelines", "_zone")
+
+    def __init__(
+        self, expressions: Sequence[Expression], zone: Zone, gap: DstGap, fold: DstFold
+    ) -> None:
+        self._zone = zone
+        self._timelines = tuple(Timeline(each, zone, gap, fold) for each in expressions)
+
+    def __repr__(self) -> str:
+        expressions = ", ".join(repr(line.expression.text) for line in self._timelines)
+        return f"<CronSchedule {expressions} in {self._zone.name}>"
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first due instant strictly after ``instant``, or None up to the year 9999."""
+        due = self._first_from(to_second(instant) + 1)
+        return None if due is None else to_instant(due)
+
+    def latest_until(self, instant: datetime) -> datetime | None:
+        """Return the newest due instant up to ``instant``, or None back to the year 1."""
+        second = to_second(instant)
+        found = [due for line in self._timelines if (due := line.last_until(second)) is not None]
+        return to_instant(max(found)) if found else None
+
+    def count(self, after: datetime, until: datetime) -> int:
+        """Return how many are due in (after, until]; months are walked, not what is due."""
+        start, end = to_second(after) + 1, to_second(until) + 1
+        return sum(self._count_in(piece, start, end) for piece in self._zone.pieces(start, end))
+
+    def occurrences(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Yield what is due in (start, end], in order, lazily."""
+        return map(to_instant, self._occurrences(to_second(start) + 1, to_second(end)))
+
+    def explain(self, due: datetime) -> str:
+        """Return how a change of the clocks moved a due instant, or "" if none did."""
+        return changes.explain_due(self._zone, self._timelines, to_second(due))
+
+    def dropped(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+        """Yield each change of the clocks in (start, end] that left something out, and what.
+
+        An expression for every hour is left alone: it follows the clocks.
+        """
+        first, last = to_second(start) + 1, to_second(end)
+        for second, text in changes.left_out(self._zone, self._timelines, first, last):
+            yield to_instant(second), text
+
+    def _first_from(self, start: int) -> int | None:
+        if len(self._timelines) == 1:
+            return self._timelines[0].first_from(start)
+        found = [due for line in self._timelines if (due := line.first_from(start)) is not None]
+        return min(found, default=None)
+
+    def _occurrences(self, start: int, last: int) -> Iterator[int]:
+        due = self._first_from(start) if start <= last else None
+        while due is not None and due <= last:
+            yield due
+            due = self._first_from(due + 1)
+
+    def _count_in(self, piece: Piece, start: int, end: int) -> int:
+        taken = [line.readings for line in self._timelines if piece.turn is not line.left_out]
+        first, offset = max(start, piece.start), piece.offset
+        number = count_readings(taken, first + offset, min(end, piece.end) + offset)
+        if first == piece.start and any(line.makes_up_at(piece) for line in self._timelines):
+            # One occurrence, however many readings were skipped, unless the instant counts already.
+            number += not any(readings.includes(first + offset) for readings in taken)
+        return number

@@ -1,0 +1,71 @@
+"""From text to a schedule: the one way in for cron expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from crond_py.errors import ScheduleError
+from crond_py.model import DstFold, DstGap
+from crond_py.schedule.cron import CronSchedule
+from crond_py.schedule.duration import parse_duration
+from crond_py.schedule.expression import ALLOWED, has_hash, read_expression
+from crond_py.schedule.kinds import Schedule, from_epoch
+from crond_py.schedule.zones import forget_zones, zone_of
+
+_EVERY: Final = "@every"
+
+
+def parse_schedule(
+    expression: str | Sequence[str],
+    timezone: str,
+    *,
+    dst_gap: DstGap = DstGap.RUN,
+    dst_fold: DstFold = DstFold.FIRST,
+    hash_key: str = "",
+) -> Schedule:
+    """Return the schedule of a cron expression in a zone; of several, their union.
+
+    The grammar is crontab(5)'s with some additions, see the package. ``timezone`` is an IANA
+    name. ``dst_gap`` and ``dst_fold`` say what becomes of fixed times that a change of the clocks
+    skips or repeats. ``hash_key``, a job's name, is what ``H`` is made from. ``@every 90s``, which
+    cannot be one of several, is an interval counted from the Unix epoch.
+
+    Raises ScheduleError, whose ``field`` names the part at fault. Equal arguments may return the
+    same object.
+    """
+    texts = (expression,) if isinstance(expression, str) else tuple(expression)
+    if not all(isinstance(text, str) for text in texts) or not texts:
+        message = "a schedule is a cron expression or a sequence of at least one"
+        raise ScheduleError(message, allowed=ALLOWED)
+    key = hash_key if any(map(has_hash, texts)) else ""
+    return _schedule(texts, timezone, DstGap(dst_gap), DstFold(dst_fold), key)
+
+
+def clear_zone_cache() -> None:
+    """Have time zone data read again, so that a reload takes up an update of the system's.
+
+    Schedules made before keep what they were made with.
+    """
+    _schedule.cache_clear()
+    forget_zones()
+
+
+@lru_cache(maxsize=2048)
+def _schedule(
+    texts: tuple[str, ...], timezone: str, gap: DstGap, fold: DstFold, hash_key: str
+) -> Schedule:
+    zone = zone_of(timezone)
+    if any(_is_every(text) for text in texts):
+        if len(texts) > 1:
+            message = "@every cannot be one of several; give it a job of its own"
+            raise ScheduleError(message, allowed=ALLOWED)
+        return from_epoch(parse_duration(texts[0].strip(" \t")[len(_EVERY) :]))
+    expressions = dict.fromkeys(read_expression(text, hash_key) for text in texts)
+    return CronSchedule(tuple(expressions), zone, gap, fold)
+
+
+def _is_every(text: str) -> bool:
+    word, _, _ = text.strip(" \t").replace("\t", " ").partition(" ")
+    return word.lower() == _EVERY
