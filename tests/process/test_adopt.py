@@ -1,0 +1,215 @@
+"""Processes that outlive the daemon that started them (P5)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crond_py.model import Exit
+from crond_py.ports import AttemptKey, Ended, Survivor
+from crond_py.runner import pidfds, proctree
+from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
+
+KEY = AttemptKey(17, 3)
+KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+
+
+@contextmanager
+def _survivor(harness: Harness, command: str) -> Iterator[Survivor]:
+    """Have a daemon start a command and kill that daemon: what is left is yielded."""
+    daemon = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "proc_first_daemon.py"), harness.identity, command],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert daemon.stdout is not None
+    with daemon:
+        pid, ticks = map(int, daemon.stdout.readline().split())
+        daemon.kill()
+    survivors = [s for s in harness.runner.survivors(harness.identity) if s.leader]
+    assert survivors == [Survivor(f"{harness.identity}-1", 3, pid, ticks, leader=True)]
+    yield survivors[0]
+
+
+def test_an_adopted_process_is_watched_to_its_end(harness: Harness) -> None:
+    """A process outlives a killed daemon, is found by the next one, and its end is told once."""
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"read line <{gate}; exit 7") as survivor:
+        assert harness.runner.adopt(KEY, survivor)
+        harness.run(("true",))
+        assert harness.told(KEY) == []
+        gate.write_text("go\n")
+        ended = harness.ended(KEY)
+        assert ended.exit in {Exit(code=7), Exit()}
+        assert harness.told(KEY) == [ended]
+
+
+@pytest.mark.skipif(KERNEL < (6, 15), reason="needs PIDFD_INFO_EXIT, which Linux 6.15 brought")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("exit 0", Exit(code=0)),
+        ("exit 7", Exit(code=7)),
+        ("kill -9 $$", Exit(signal=9)),
+        ("ulimit -c 0; kill -SEGV $$", Exit(signal=11)),
+    ],
+)
+def test_the_kernel_tells_how_an_adopted_process_ended(
+    harness: Harness, command: str, expected: Exit
+) -> None:
+    """Where the kernel can tell, a run that outlives its daemon keeps its exit status (P1)."""
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"read line <{gate}; {command}") as survivor:
+        assert harness.runner.adopt(KEY, survivor)
+        gate.write_text("go\n")
+        assert harness.ended(KEY).exit == expected
+
+
+def test_nobody_can_tell_how_a_process_ended_on_older_kernels(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a source the exit is unknown, never a made-up success (P1)."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    monkeypatch.setattr(proctree, "may_inspect", lambda _pid: False)
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"read line <{gate}; exit 0") as survivor:
+        assert harness.runner.adopt(KEY, survivor)
+        gate.write_text("go\n")
+        assert harness.ended(KEY).exit == Exit()
+
+
+def _end(program: str) -> tuple[int, int, int]:
+    """Return pid, start and pidfd of an ended child that is not reaped yet."""
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", program], {})
+    pidfd = os.pidfd_open(pid)
+    ticks = proctree.start_ticks(pid)
+    assert ticks is not None
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid, ticks, pidfd
+
+
+def _refuse_waitid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise ChildProcessError(10, "No child processes")
+
+    monkeypatch.setattr(os, "waitid", refuse)
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"), [("exit 9", Exit(code=9)), ("kill -9 $$", Exit(signal=9))]
+)
+def test_a_zombie_shows_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, program: str, expected: Exit
+) -> None:
+    """Until its parent reaps it, the exit status of a stranger is in /proc."""
+    pid, ticks, pidfd = _end(program)
+    with monkeypatch.context() as patch:
+        _refuse_waitid(patch)
+        assert pidfds.exit_of_other(pidfd, pid, ticks) == expected
+        # A namesake's status is not taken for it.
+        patch.setattr(pidfds, "_exit_from_pidfd", lambda _pidfd: Exit())
+        assert pidfds.exit_of_other(pidfd, pid, ticks + 1) == Exit()
+    os.waitpid(pid, 0)
+    os.close(pidfd)
+
+
+def test_a_child_of_ours_can_be_adopted() -> None:
+    """After an execve of the daemon, a survivor is its child, and is reaped."""
+    pid, ticks, pidfd = _end("exit 5")
+    assert pidfds.exit_of_other(pidfd, pid, ticks) == Exit(code=5)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_adopted_tree_is_ended_as_a_whole(harness: Harness, force: bool) -> None:
+    """A stop reaches all of a survivor's tree, and Ended waits for it (P5, P6)."""
+    ready = harness.fifo("ready")
+    command = f"setsid sleep 999 & sh -c 'echo up >{ready}; exec sleep 998' & wait"
+    with _survivor(harness, command) as survivor:
+        assert ready.read_text() == "up\n"
+        held = [os.pidfd_open(pid) for pid in harness.leftovers()]
+        assert len(held) == 3
+        assert harness.runner.adopt(KEY, survivor)
+        harness.runner.stop(KEY, force=force)
+        ended = harness.ended(KEY)
+        assert ended.exit.code is None
+        assert ended.exit.signal in {None, signal.SIGKILL if force else signal.SIGTERM}
+        for pidfd in held:
+            assert has_ended(pidfd)
+
+
+def test_a_descendant_is_no_leader_but_can_be_ended(harness: Harness) -> None:
+    """Where only a descendant is left, it is told as such and can be ended all the same (P6)."""
+    ready = harness.fifo("ready")
+    daemon = subprocess.Popen(
+        [
+            *(sys.executable, str(PROGRAMS / "proc_first_daemon.py"), harness.identity),
+            f"(echo up >{ready}; exec sleep 999) & exit 0",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert daemon.stdout is not None
+    with daemon:
+        daemon.stdout.readline()
+        assert ready.read_text() == "up\n"
+        daemon.kill()
+    (survivor,) = harness.runner.survivors(harness.identity)
+    assert not survivor.leader
+    assert harness.runner.adopt(KEY, survivor)
+    harness.runner.stop(KEY, force=False)
+    assert isinstance(harness.ended(KEY), Ended)
+    assert harness.leftovers() == []
+
+
+def test_a_namesake_is_not_adopted(harness: Harness) -> None:
+    """A process that got the pid of a survivor is not taken for it (B32)."""
+    with _survivor(harness, "sleep 999; true") as survivor:
+        namesake = replace(survivor, start_ticks=survivor.start_ticks - 1)
+        assert not harness.runner.adopt(KEY, namesake)
+        harness.runner.stop(KEY, force=True)
+        assert survivor in harness.runner.survivors(harness.identity)
+
+
+def test_what_has_ended_is_not_adopted(harness: Harness) -> None:
+    """A survivor that ends before it is adopted is gone, and nothing is told of it."""
+    key = harness.start(("true",))
+    started = harness.started(key)
+    harness.ended(key)
+    assert started.start_ticks is not None
+    gone = Survivor("x-1", 1, started.pid, started.start_ticks, leader=True)
+    assert not harness.runner.adopt(KEY, gone)
+    assert harness.told(KEY) == []
+
+
+def test_closing_leaves_processes_alone(harness: Harness, tmp_path: Path) -> None:
+    """A runner that is closed ends no process, and the next one can adopt it (P5)."""
+    ready = harness.fifo("ready")
+    key = harness.start("echo up >$READY; sleep 999; true", env={"READY": str(ready)})
+    harness.started(key)
+    assert ready.read_text() == "up\n"
+    harness.runner.close()
+    survivor = next(s for s in harness.runner.survivors(harness.identity) if s.leader)
+    pidfd = os.pidfd_open(survivor.pid)
+    second = Harness(tmp_path)
+    second.runner.open()
+    assert second.runner.adopt(KEY, survivor)
+    second.runner.stop(KEY, force=True)
+    assert second.ended(KEY).exit == Exit(signal=signal.SIGKILL)
+    second.clean_up()
+    wait_until_gone(pidfd)
