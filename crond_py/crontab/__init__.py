@@ -14,3 +14,8 @@ raises CrontabError with every fault of every file. A key that this version does
 refused, never ignored. Reading has no effect on anything, so a daemon that reloads keeps what it
 has until it holds something better.
 """
+
+from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.summary import CrontabDiff, describe_trigger, diff_crontabs, fingerprint
+
+__all__ = ["CrontabDiff", "describe_trigger", "diff_crontabs", "fingerprint", "load_crontab"]

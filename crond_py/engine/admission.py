@@ -121,7 +121,7 @@ class Admitter:
         state.active.append(active)
         self._register.slots(active.job).taken += 1
         attempt = active.attempt
-        assert attempt is not None  # noqa: S101 - it was adopted by it
+        assert attempt is not None
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
         if active.job.timeout is not None:
             used = now - (attempt.started_at or attempt.begun_at)

@@ -310,7 +310,7 @@ class Agenda:
         """Keep a fault of one job's schedule to that job: the boundary of one dispatch."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - named above
+        except Exception as error:
             self._disable(state, error)
 
     def _disable(self, state: JobState, error: Exception) -> None:

@@ -141,7 +141,7 @@ class Core:
         for event in batch:
             try:
                 self._handle(event)
-            except Exception:  # noqa: BLE001 - the boundary of one event
+            except Exception:
                 log.exception("event not handled", extra={"fields": {"event": repr(event)}})
         self._flush()
         if self._register.is_stopping and self._on_stopped and not self.processes_left:
@@ -263,7 +263,7 @@ class Core:
             due += TICK  # that instant is an occurrence's, and a run's identity is its own
         state.last_manual = due
         active = self._admitter.admit(state, due, Cause.MANUAL, is_forced=is_forced)
-        assert active is not None  # noqa: S101 - refused above
+        assert active is not None
         self._parts.outbox.then(lambda: then(active))
         return active
 

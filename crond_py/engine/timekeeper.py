@@ -4,7 +4,7 @@ clock is set.
 One difference between the two clocks is held and used for every deadline, so that occurrences of
 one instant get one deadline and fall into one batch. Slewing moves both clocks alike, and so does
 a suspend; only a step changes the difference, and then every wall-clock deadline is derived again.
-"""  # noqa: D205 - one sentence
+"""
 
 from __future__ import annotations
 

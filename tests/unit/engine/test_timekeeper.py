@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crond_py.engine.timekeeper import Timekeeper, to_ns
+from crond_py.clock import to_ns
+from crond_py.engine.timekeeper import Timekeeper
 from tests.support.clock import FakeClock
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)

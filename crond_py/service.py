@@ -1,0 +1,370 @@
+"""The composition root: builds the parts of the daemon, starts and stops them in order.
+
+``python -m crond_py.service JSON`` is the long-running process. It imports neither typer nor rich:
+``pycron run`` checks its options and then replaces itself by this. The main thread waits for
+signals; what they ask for is done here, one after the other:
+
+* SIGHUP: read the crontab again; a bad one changes nothing.
+* SIGTERM, SIGINT: start nothing more, wait for what runs, at most ``stop_timeout``; a second one
+  ends what runs.
+
+Order of the start: crontab, state lock, ledger, runner, dispatcher, engine (recovery, missed runs),
+clock watch, control socket, READY. The stop goes the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from types import FrameType, MappingProxyType
+from typing import Any, Final
+
+import crond_py
+from crond_py.clock import SystemClock
+from crond_py.clockwatch import ClockWatch
+from crond_py.control.handlers import Handlers
+from crond_py.control.protocol import Reloaded
+from crond_py.control.server import ControlServer
+from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.model import Crontab
+from crond_py.crontab.summary import diff_crontabs
+from crond_py.daemonize import Readiness, daemonize
+from crond_py.dispatcher import Dispatcher
+from crond_py.engine.core import Core
+from crond_py.engine.outbox import Outbox
+from crond_py.engine.parts import Parts
+from crond_py.engine.thread import Engine
+from crond_py.engine.timekeeper import Timekeeper
+from crond_py.errors import CrontabError, LedgerCorruptError, PycronError
+from crond_py.launch import Launchpad
+from crond_py.ledger.database import set_aside
+from crond_py.ledger.lock import StateLock
+from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.logs import configure_logging
+from crond_py.pidfile import PidFile
+from crond_py.places import Places
+from crond_py.runner.process import ProcessRunner
+from crond_py.runner.proctree import boot_id
+from crond_py.schedule import clear_zone_cache, format_duration
+from crond_py.sdnotify import Notifier
+
+log = logging.getLogger("pycron.service")
+
+LOG_PATIENCE = timedelta(seconds=2)
+"""How long the end waits for the log's last lines to be taken."""
+
+_BEAT: Final = object()
+_STOPPED: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Somebody wants the daemon to stop; ``now``: without waiting for what runs."""
+
+    source: str
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``pycron run`` was told. ``stop_timeout`` None: wait for as long as it takes."""
+
+    places: Places
+    log_format: str = "text"
+    clock_check: timedelta | None = None
+    stop_timeout: timedelta | None = timedelta(seconds=30)
+    is_daemonized: bool = False
+    pid_file: Path | None = None
+    log_file: Path | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> Options:
+        """Read what ``pycron run`` wrote; spans are seconds."""
+        given = json.loads(text)
+        return cls(
+            places=Places(Path(given["crontab"]), Path(given["state_dir"])),
+            log_format=given["log_format"],
+            clock_check=_seconds(given["clock_check"]),
+            stop_timeout=_seconds(given["stop_timeout"]),
+            is_daemonized=given["daemonize"],
+            pid_file=_path(given["pid_file"]),
+            log_file=_path(given["log_file"]),
+        )
+
+
+class Service:
+    """The daemon: everything between the options and the exit status."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._crontab = Crontab(MappingProxyType({}), MappingProxyType({}))
+        self._clock = SystemClock()
+        self._engine = Engine()
+        self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
+        self._notifier = Notifier.from_environment()
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._reload_lock = threading.Lock()
+        self._stop_requests = 0
+
+    # --- the daemon's life ----------------------------------------------------------------
+
+    def run(self, on_up: Callable[[], None]) -> None:
+        """Be the daemon until it is told to stop; ``on_up`` is called once it is up.
+
+        Raises PycronError where it cannot start: the crontab is refused, another daemon holds the
+        state directory, the ledger cannot be used, the control socket cannot be made.
+        """
+        with ExitStack() as stack:
+            # First: a signal that comes during the start is heeded after it.
+            self._catch_signals(stack)
+            self._crontab = load_crontab(self._options.places.crontab)
+            self._start(stack)
+            on_up()
+            self._notifier.ready(self._summary())
+            log.info("pycron %s is up", crond_py.__version__, extra=self._fields())
+            self._serve()
+            self._notifier.status("stopping")
+        log.info("pycron has stopped", extra=_no_fields())
+
+    def _start(self, stack: ExitStack) -> None:
+        places = self._options.places
+        if self._options.pid_file is not None:
+            stack.enter_context(PidFile(self._options.pid_file))
+        lock = StateLock(places.state_dir)
+        lock.acquire(self._clock.now())
+        stack.callback(lock.release)
+        ledger = stack.enter_context(closing(open_ledger(places.ledger, self._clock)))
+        runner = ProcessRunner(self._engine.process_event, self._clock)
+        runner.open()
+        stack.callback(runner.close)
+        self._dispatcher.start()
+        stack.callback(self._stop_dispatcher)
+        core = self._build_core(ledger, runner)
+        core.begin(self._crontab)
+        self._engine.start(core)
+        stack.callback(self._engine.close)
+        watch = ClockWatch(self._clock, self._clock_changed, check_every=self._options.clock_check)
+        watch.start()
+        stack.callback(watch.stop)
+        server = ControlServer(places.socket, Handlers(self._engine, self), self._clock)
+        server.start()
+        stack.callback(server.stop)
+        self._begin_watchdog()
+
+    def _build_core(self, ledger: SqliteLedger, runner: ProcessRunner) -> Core:
+        parts = Parts(
+            timekeeper=Timekeeper(self._clock),
+            timers=self._dispatcher,
+            outbox=Outbox(ledger),
+            processes=runner,
+            specify=Launchpad(self._options.places.state_dir, ledger.identity),
+            boot_id=boot_id(),
+            random=Random(),
+        )
+        return Core(parts, ledger)
+
+    def _stop_dispatcher(self) -> None:
+        self._dispatcher.stop()
+        self._dispatcher.wait()
+
+    def _serve(self) -> None:
+        """Do what signals and requests ask for, until nothing runs any more."""
+        while (item := self._inbox.get()) is not _STOPPED:
+            match item:
+                case signal.SIGHUP:
+                    self._reload_on_signal()
+                case StopRequest():
+                    self._stop(item)
+
+    # --- stop -----------------------------------------------------------------------------
+
+    def stop(self, *, now: bool) -> None:
+        """Begin to stop and return; ``now``: end what runs."""
+        self._inbox.put(StopRequest("request", now))
+
+    def _stop(self, request: StopRequest) -> None:
+        self._stop_requests += 1
+        if self._stop_requests == 1:
+            self._notifier.stopping()
+            limit = self._options.stop_timeout
+            waits = format_duration(limit) if limit is not None else "as long as it takes"
+            log.info(
+                "stopping: nothing more is started",
+                extra={"fields": {"on": request.source, "waits_for_runs": waits}},
+            )
+            self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
+        if self._stop_requests > 1 or request.now:
+            log.warning("ending what runs", extra={"fields": {"on": request.source}})
+            self._engine.end_runs("pycron was told to stop at once")
+
+    # --- reload ---------------------------------------------------------------------------
+
+    @property
+    def crontab_files(self) -> Sequence[Path]:
+        """The files that the crontab in force was read from."""
+        return self._crontab.files
+
+    def reload(self) -> Reloaded:
+        """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
+        with self._reload_lock:
+            self._notifier.reloading(self._clock)
+            try:
+                clear_zone_cache()
+                new = load_crontab(self._options.places.crontab)
+                changes = diff_crontabs(self._crontab, new)
+                self._engine.reload(new)
+                self._crontab = new
+            finally:
+                self._notifier.ready(self._summary())
+        reloaded = Reloaded(
+            added=changes.added,
+            removed=changes.removed,
+            changed=changes.changed,
+            unchanged=len(new.jobs) - len(changes.added) - len(changes.changed),
+        )
+        log.info(
+            "crontab reloaded",
+            extra={
+                "fields": {
+                    "jobs": len(new.jobs),
+                    "added": ",".join(reloaded.added) or None,
+                    "removed": ",".join(reloaded.removed) or None,
+                    "changed": ",".join(reloaded.changed) or None,
+                }
+            },
+        )
+        return reloaded
+
+    def _reload_on_signal(self) -> None:
+        try:
+            self.reload()
+        except CrontabError as error:
+            for fault in error.faults:
+                log.error("%s", fault, extra=_no_fields())
+            log.error("the crontab was not reloaded; the jobs stay as they are", extra=_no_fields())
+        except PycronError as error:
+            log.error("the crontab was not reloaded: %s", error, extra=_no_fields())
+
+    # --- signals, clock, watchdog ---------------------------------------------------------
+
+    def _catch_signals(self, stack: ExitStack) -> None:
+        """Turn signals into items of the inbox; ``SimpleQueue.put`` may interrupt itself."""
+
+        def put(number: int, _frame: FrameType | None) -> None:
+            received = signal.Signals(number)
+            is_hangup = received is signal.SIGHUP
+            self._inbox.put(received if is_hangup else StopRequest(received.name))
+
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            # Python's default for SIGINT raises in the midst of whatever runs; afterwards nothing
+            # is left that a signal could ask for.
+            signal.signal(number, put)
+            stack.callback(signal.signal, number, signal.SIG_IGN)
+
+    def _clock_changed(self) -> None:
+        self._dispatcher.recheck()
+        self._engine.clock_changed()
+
+    def _begin_watchdog(self) -> None:
+        period = self._notifier.watchdog_period
+        if period is not None:
+            self._dispatcher.call_at(self._clock.monotonic_ns(), _BEAT)
+
+    def _deliver(self, items: list[object], popped_ns: int) -> None:
+        """Pass on what is due; the watchdog is fed by the dispatcher's own thread."""
+        if _BEAT in items:
+            items = [item for item in items if item is not _BEAT]
+            period = self._notifier.watchdog_period
+            self._notifier.alive()
+            if period is not None:
+                half_ns = period // timedelta(microseconds=1) * 500
+                self._dispatcher.call_at(popped_ns + half_ns, _BEAT)
+        if items:
+            self._engine.timers_fired(items, popped_ns)
+
+    def _summary(self) -> str:
+        number = len(self._crontab.jobs)
+        return f"{number} job{'' if number == 1 else 's'} in {self._options.places.crontab}"
+
+    def _fields(self) -> dict[str, Any]:
+        places = self._options.places
+        return {
+            "fields": {
+                "pid": os.getpid(),
+                "jobs": len(self._crontab.jobs),
+                "crontab": str(places.crontab),
+                "state_dir": str(places.state_dir),
+            }
+        }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the daemon that ``arguments`` (one JSON object) describe; return its exit status."""
+    options = Options.from_json(arguments[0])
+    readiness: Readiness | None = None
+    try:
+        if options.is_daemonized:
+            readiness = daemonize(options.log_file)
+        file_log = None if options.is_daemonized else options.log_file
+        daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=file_log)
+        try:
+            Service(options).run(readiness.up if readiness is not None else _nothing)
+        finally:
+            daemon_log.close(LOG_PATIENCE)
+    except PycronError as error:
+        text = "\n".join(f"pycron: {line}" for line in str(error).splitlines())
+        if readiness is not None:
+            readiness.failed(text, error.exit_code)
+        if sys.stderr is not None:
+            sys.stderr.write(f"{text}\n")
+        return error.exit_code
+    return 0
+
+
+def open_ledger(path: Path, clock: SystemClock) -> SqliteLedger:
+    """Open the ledger. One that is damaged is set aside, said loudly, and a fresh one begun.
+
+    Raises LedgerError where it cannot be used, and where a newer pycron wrote it.
+    """
+    try:
+        return SqliteLedger.open(path, now=clock.now())
+    except LedgerCorruptError as error:
+        if error.is_newer:
+            raise
+        aside = set_aside(path, clock.now())
+        log.critical(
+            "the ledger is damaged; it was set aside and a fresh one begun",
+            extra={"fields": {"reason": str(error), "set_aside_as": str(aside)}},
+        )
+        return SqliteLedger.open(path, now=clock.now())
+
+
+def _seconds(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(seconds=value)
+
+
+def _path(value: str | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def _no_fields() -> dict[str, Any]:
+    return {"fields": {}}
+
+
+def _nothing() -> None:
+    """Be what is called where nobody waits for the daemon to be up."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
