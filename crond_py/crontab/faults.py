@@ -1,7 +1,8 @@
 """How faults are worded, collected and given their lines. What is a fault is decided elsewhere.
 
 Whatever a file says is put into a message only through ``quoted`` or ``dotted``: what they
-return has no character that moves a cursor, ends a line or hides another, and is not long.
+return has no character that moves a cursor, ends a line or hides another, and is not long. A
+message as a whole goes through ``shown`` once more, so that one slip drives no terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _HUGE: Final = 10**20
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 
 
-class Refused(Exception):  # noqa: N818  the word says more than "Error" would
+class Refused(Exception):  # noqa: N818 - it is no error of the program
     """A value that is no good; raised and caught within this package only.
 
     ``problems`` are (keys below the value, message, suggestion).
@@ -69,7 +70,8 @@ class FileReport:
 
     def add_line(self, line: int, key: KeyPath, message: str, suggestion: str = "") -> None:
         """Enter a fault whose line is known; 0 means that it has none."""
-        self._faults.append(Fault(shown(str(self.path)), line, dotted(key), message, suggestion))
+        texts = (dotted(key), shown(message), shown(suggestion))
+        self._faults.append(Fault(shown(str(self.path)), line, *texts))
 
     def is_clean(self) -> bool:
         """Tell whether nothing has been entered."""

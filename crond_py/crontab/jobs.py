@@ -40,20 +40,27 @@ class Scope:
 
     timezone: str | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _NO_ENV)
-    retry: Mapping[str, Any] = field(default_factory=dict)
+    retry: Retry = Retry()
+    retry_values: Mapping[str, Any] = field(default_factory=dict)
     every_mode: EveryMode = EveryMode.FIXED_RATE
     values: Mapping[str, Any] = field(
         default_factory=lambda: {name: JOB_KEYS[name].default for name in _PLAIN}
     )
 
     def within(
-        self, zone: str | None, env: Mapping[str, str], defaults: Mapping[str, Any]
+        self,
+        zone: str | None,
+        env: Mapping[str, str],
+        defaults: Mapping[str, Any],
+        refuse: Refuse,
     ) -> Scope:
-        """Return the scope of a file that says this much of its own."""
+        """Return the scope of a file that says this much of its own, as far as it fits together."""
+        retry_values = {**self.retry_values, **defaults.get("retry", {})}
         return Scope(
             defaults.get("timezone", zone or self.timezone),
             merged_env(self.env, env, defaults.get("env", _NO_ENV)),
-            {**self.retry, **defaults.get("retry", {})},
+            _retry_of(retry_values, refuse) if "retry" in defaults else self.retry,
+            retry_values,
             defaults.get("every_mode", self.every_mode),
             {**self.values, **_model_fields(defaults)},
         )
@@ -106,7 +113,7 @@ class JobReader:
         own = read_fields(table, JOB_KEYS, refuse)
         if refusals and (parts := _tables_of_jobs(table)):
             for part in parts:
-                way_out = f'a name with a dot needs quotes: [jobs."{name}.{part}"]'
+                way_out = f"a name with a dot needs quotes: [jobs.{quoted(f'{name}.{part}')}]"
                 report.add((*path, part), "is not a key of a job", way_out)
             return None
         trigger = self._trigger(name, table, own, scope, refuse)
@@ -205,15 +212,15 @@ def _model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _retry(own: Mapping[str, Any], scope: Scope, refuse: Refuse) -> Retry:
     """Return how a job is tried again: its own keys go over those of the defaults, one by one."""
-    values = {**scope.retry, **own.get("retry", {})}
-    if not values:
-        return Retry()
-    if "retry" in own and "attempts" not in values:
+    if "retry" not in own:
+        return scope.retry
+    values = {**scope.retry_values, **own["retry"]}
+    if "attempts" not in values:
         refuse(("retry",), Refused("does not say how often", "add attempts = 3"))
-    return retry_of(values, refuse)
+    return _retry_of(values, refuse)
 
 
-def retry_of(values: Mapping[str, Any], refuse: Refuse) -> Retry:
+def _retry_of(values: Mapping[str, Any], refuse: Refuse) -> Retry:
     """Return the model of a ``retry`` table. A ceiling that is not given is no lower than delay."""
     retry = Retry(**values)
     if retry.delay <= retry.max_delay:

@@ -21,12 +21,12 @@ from types import MappingProxyType
 
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
 from crond_py.crontab.fields import NAME, read_fields
-from crond_py.crontab.jobs import JobReader, Scope, check_pool, check_umask, retry_of
+from crond_py.crontab.jobs import JobReader, Scope, check_pool, check_umask
 from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
 from crond_py.crontab.source import Table, read_table
-from crond_py.crontab.values import not_the
+from crond_py.crontab.values import is_name, not_the
 from crond_py.errors import CrontabError
 
 
@@ -68,12 +68,11 @@ class _Loader:
 
     def load(self, path: Path) -> Crontab:
         """Read every file; return the whole or raise the faults."""
-        for file in (path, *self._drop_ins(path)):
-            report = self._report(file)
-            self._documents.append(_Document(report, read_table(report)))
+        main = self._open(path)
+        drop_ins = [self._open(file) for file in self._drop_ins(main.report)]
+        self._documents = [main, *drop_ins]
         for document in self._documents:
             self._read_pools(document)
-        main, *drop_ins = self._documents
         main.scope = self._scope(main, Scope())
         for document in drop_ins:
             document.scope = self._scope(document, main.scope)
@@ -89,20 +88,21 @@ class _Loader:
         self._reports.append(FileReport(path))
         return self._reports[-1]
 
-    def _drop_ins(self, path: Path) -> list[Path]:
+    def _open(self, path: Path) -> _Document:
+        report = self._report(path)
+        return _Document(report, read_table(report))
+
+    def _drop_ins(self, main: FileReport) -> list[Path]:
         """Return the drop-ins in order; a directory that cannot be read is a fault."""
-        directory = drop_in_directory(path)
+        directory = drop_in_directory(main.path)
         try:
             names = sorted(entry.name for entry in directory.iterdir())
-        except (FileNotFoundError, ValueError):  # ValueError: a NUL, which the crontab is told for
+        except FileNotFoundError:
             return []
-        except NotADirectoryError:
-            if path.parent.is_dir():
-                self._report(directory).add((), "is not a directory, and drop-ins go into one")
-            return []
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            self._report(directory).add((), f"the drop-ins cannot be read: {reason}")
+        except (OSError, ValueError) as error:
+            if main.is_clean():  # else it is the crontab that is not there, and its fault says why
+                reason = getattr(error, "strerror", None) or type(error).__name__
+                self._report(directory).add((), f"the drop-ins cannot be read: {reason}")
             return []
         return [
             directory / name
@@ -122,7 +122,9 @@ class _Loader:
             pools = FILE_KEYS["pools"].kind.read(tables)
         except Refused as refused:
             document.report.add_refused(("pools",), refused)
-            pools = {name: {} for name in tables} if isinstance(tables, dict) else {}
+            pools = (
+                {name: {} for name in tables if is_name(name)} if isinstance(tables, dict) else {}
+            )
         for name, values in pools.items():
             if self._is_new(("pools", name), document.report):
                 self._pools[name] = Pool(name, values.get("workers"))
@@ -156,9 +158,7 @@ class _Loader:
         check_pool(values.get("pool"), self._known_pools(), refuse)
         if "umask" in values:
             check_umask(defaults, report, ("defaults",))
-        if "retry" in values:
-            retry_of({**outer.retry, **values["retry"]}, refuse)
-        return outer.within(top.get("timezone"), top.get("env", {}), values)
+        return outer.within(top.get("timezone"), top.get("env", {}), values, refuse)
 
     def _read_jobs(self) -> dict[str, Job]:
         """Return the jobs of all files that have no fault."""

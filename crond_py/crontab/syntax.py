@@ -103,11 +103,17 @@ def _twice(text: str) -> Mistake | None:
 def _at_the_end(message: str, text: str) -> Mistake:
     """Explain a text that ends too early: what was opened last was not closed."""
     lines = locate_keys(text)
-    path, line = list(lines.items())[-1] if lines else ((), 1)
+    path: KeyPath = next(reversed(lines), ())
+    line = lines.get(path, 1)
     if _NEVER_CLOSED.match(message):
         return Mistake(line, path, "the text that begins here is never closed", "add the quotes")
-    suggestion = _hint(message, _line(text, line))
-    return Mistake(line, path, f"not TOML: {_worded(message)}, but the file ends", suggestion)
+    complaint = f"not TOML: {_worded(message)}, but the file ends"
+    key = path
+    while key and isinstance(key[-1], int):
+        key = key[:-1]
+    if key != path:
+        return Mistake(lines[key], key, complaint, 'an array ends with "]"')
+    return Mistake(line, path, complaint, _hint(message, _line(text, line)))
 
 
 def _hint(message: str, line: str) -> str:

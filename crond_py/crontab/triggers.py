@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, shown
@@ -159,30 +158,21 @@ def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
     """Return the trigger in plain spelling, once each expression has been read."""
     problems = []
     for index, expression in enumerate(trigger.expressions):
-        # H stands for a number made of the name, so only then does the name matter.
-        hash_key = calendar.job if "H" in expression.upper() else ""
-        fault = _cron_fault(
-            expression, calendar.timezone, calendar.dst_gap, calendar.dst_fold, hash_key
-        )
-        if fault is not None:
+        try:
+            parse_schedule(
+                expression,
+                calendar.timezone,
+                dst_gap=calendar.dst_gap,
+                dst_fold=calendar.dst_fold,
+                hash_key=calendar.job,
+            )
+        except ScheduleError as error:
             path = (index,) if len(trigger.expressions) > 1 else ()
-            problems.append(Problem(path, *fault))
+            allowed = f"allowed: {error.allowed}" if error.allowed else ""
+            problems.append(Problem(path, shown(str(error)), shown(allowed)))
     if problems:
         raise Refused(problems=problems)
     return CronTrigger(tuple(" ".join(text.split()) for text in trigger.expressions))
-
-
-@lru_cache(maxsize=4096)
-def _cron_fault(
-    expression: str, timezone: str, dst_gap: DstGap, dst_fold: DstFold, hash_key: str
-) -> tuple[str, str] | None:
-    """Return what is wrong with an expression and what may stand there, or None."""
-    try:
-        parse_schedule(expression, timezone, dst_gap=dst_gap, dst_fold=dst_fold, hash_key=hash_key)
-    except ScheduleError as error:
-        allowed = f"allowed: {shown(error.allowed)}" if error.allowed else ""
-        return shown(str(error)), allowed
-    return None
 
 
 def _instant(moment: datetime, calendar: Calendar) -> datetime:

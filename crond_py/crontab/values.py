@@ -288,7 +288,6 @@ def _near_zone(name: str) -> str:
     return nearest(name, available_timezones()) or 'names are such as "Europe/Berlin"'
 
 
-@lru_cache(maxsize=1024)
 def _is_zone(name: str) -> bool:
     """Tell whether the schedule knows a zone; it is the one that will work with it."""
     try:
@@ -306,7 +305,7 @@ class Name(Kind):
         """Return the name."""
         if not isinstance(value, str):
             raise not_the("a name", value)
-        if not _NAME.fullmatch(value):
+        if not is_name(value):
             raise Refused(
                 f"{quoted(value)} is no name",
                 'a name has 1 to 100 letters, digits, "_", "." or "-" of ASCII'
@@ -317,3 +316,8 @@ class Name(Kind):
     def schema(self) -> Schema:
         """Return the schema of a name."""
         return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a job or a pool can have this name."""
+    return _NAME.fullmatch(text) is not None

@@ -1,0 +1,424 @@
+"""A good crontab becomes the jobs that it describes, wherever their values come from."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from crond_py.crontab.loader import drop_in_directory, load_crontab
+from crond_py.crontab.model import (
+    AtTrigger,
+    Crontab,
+    CronTrigger,
+    EveryTrigger,
+    Job,
+    Pool,
+    StartupTrigger,
+)
+from crond_py.errors import CrontabError
+from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+
+JOB = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
+
+
+@pytest.fixture
+def crontab(tmp_path: Path) -> Path:
+    """Return the path of a crontab that is not there yet."""
+    return tmp_path / "crontab.toml"
+
+
+def load(path: Path, text: str, **drop_ins: str) -> Crontab:
+    """Write a crontab and its drop-ins, and load them."""
+    path.write_text(text, encoding="utf-8")
+    directory = path.with_suffix(".d")
+    directory.mkdir(exist_ok=True)
+    for name, drop_in in drop_ins.items():
+        (directory / f"{name}.toml").write_text(drop_in, encoding="utf-8")
+    return load_crontab(path, hostname="alpha.example.org")
+
+
+def faults(path: Path, text: str, **drop_ins: str) -> list[str]:
+    """Load what has faults, and return them as lines without the directory."""
+    with pytest.raises(CrontabError) as caught:
+        load(path, text, **drop_ins)
+    return [str(fault).replace(f"{path.parent}/", "") for fault in caught.value.faults]
+
+
+def test_a_job_of_three_lines_has_the_defaults_of_the_model(crontab: Path) -> None:
+    """What a job does not say is what the model says, and nothing else sets a default."""
+    jobs = load(crontab, JOB).jobs
+    assert jobs["a"] == Job("a", CronTrigger(("* * * * *",)), "true")
+
+
+def test_every_key(crontab: Path) -> None:
+    """Each key reaches its field of the model, in the type of the model."""
+    text = """
+[pools.batch]
+workers = 2
+[jobs.a]
+schedule = ["0 1 * * *", " 0  2 * * * "]
+command = ["/bin/echo", "", "x"]
+timezone = "America/New_York"
+enabled = true
+description = "two\\nlines"
+tags = ["t", "u"]
+hosts = ["alpha", "beta"]
+overlap = "queue"
+queue_limit = 3
+max_running = 4
+missed = "all"
+missed_within = "12h"
+missed_limit = 7
+dst_gap = "skip"
+dst_fold = "both"
+on_crash = "rerun"
+timeout = "1h30m"
+kill_after = "0s"
+start_within = "90s"
+retry = { attempts = 3, delay = "5s", backoff = 3, max_delay = "10m", jitter = "1s" }
+success_codes = [0, 75]
+pool = "batch"
+priority = -5
+env = { A = "$x \\"'=\\n", B = "" }
+cwd = "/srv"
+shell = "/bin/bash"
+umask = "077"
+output = "discard"
+keep = { runs = 5, days = 1.5 }
+"""
+    expected = Job(
+        name="a",
+        trigger=CronTrigger(("0 1 * * *", "0 2 * * *")),
+        command=("/bin/echo", "", "x"),
+        timezone="America/New_York",
+        enabled=True,
+        description="two\nlines",
+        tags=("t", "u"),
+        hosts=("alpha", "beta"),
+        overlap=Overlap.QUEUE,
+        queue_limit=3,
+        max_running=4,
+        missed=Missed.ALL,
+        missed_within=timedelta(hours=12),
+        missed_limit=7,
+        dst_gap=DstGap.SKIP,
+        dst_fold=DstFold.BOTH,
+        on_crash=OnCrash.RERUN,
+        timeout=timedelta(minutes=90),
+        kill_after=timedelta(0),
+        start_within=timedelta(seconds=90),
+        retry=Retry(3, timedelta(seconds=5), 3.0, timedelta(minutes=10), timedelta(seconds=1)),
+        success_codes=frozenset({0, 75}),
+        pool="batch",
+        priority=-5,
+        env=MappingProxyType({"A": "$x \"'=\n", "B": ""}),
+        cwd="/srv",
+        shell="/bin/bash",
+        umask=0o077,
+        keep_runs=5,
+        keep_for=timedelta(hours=36),
+        discard_output=True,
+    )
+    loaded = load(crontab, text)
+    assert loaded.jobs["a"] == expected
+    assert loaded.jobs["a"].source == f"{crontab}:4"
+    assert loaded.pools == {"default": Pool("default"), "batch": Pool("batch", 2)}
+    assert loaded.files == (crontab,)
+
+
+VALUES = [
+    ("umask-zeros", 'umask = "0022"', "umask", 0o022),
+    ("umask-octal", "umask = 0o027", "umask", 0o027),
+    ("umask-prefix", 'umask = "0o077"', "umask", 0o077),
+    ("umask-zero", "umask = 0", "umask", 0),
+    ("keep-runs", "keep = { runs = 9 }", "keep_for", None),
+    ("keep-for", 'keep = { for = "12h" }', "keep_for", timedelta(hours=12)),
+    ("keep-for-alone", 'keep = { for = "12h" }', "keep_runs", None),
+    ("output-file", 'output = "file"', "discard_output", False),
+    ("disabled", "enabled = false", "enabled", False),
+    ("other-host", 'hosts = ["beta"]', "enabled", False),
+    ("this-host", 'hosts = ["beta", "Alpha.Example.org"]', "enabled", True),
+    ("short-host", 'hosts = ["alpha"]', "enabled", True),
+    ("no-prefix-of-a-host", 'hosts = ["alph"]', "enabled", False),
+    ("other-domain", 'hosts = ["alpha.example.com"]', "enabled", False),
+    ("disabled-here", 'enabled = false\nhosts = ["alpha"]', "enabled", False),
+    ("long-delay", 'retry = { attempts = 2, delay = "2h" }', "retry",
+     Retry(2, timedelta(hours=2), max_delay=timedelta(hours=2))),
+    ("text-mode-table", 'env.A = "1"', "env", {"A": "1"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "line", "field", "value"), VALUES, ids=[v[0] for v in VALUES])
+def test_values(name: str, line: str, field: str, value: Any, crontab: Path) -> None:
+    """A value in each of its spellings means what it says."""
+    assert getattr(load(crontab, f"{JOB}{line}\n").jobs["a"], field) == value
+
+
+def at(*parts: int) -> AtTrigger:
+    """Return a moment in UTC."""
+    return AtTrigger(datetime(*parts, tzinfo=UTC))  # type: ignore[arg-type]  # six small integers
+
+
+FIXED, DELAY = EveryMode.FIXED_RATE, EveryMode.FIXED_DELAY
+TRIGGERS = [
+    ("every", 'every = "15s"', EveryTrigger(timedelta(seconds=15), FIXED)),
+    ("shortest", 'every = "100ms"', EveryTrigger(timedelta(milliseconds=100), FIXED)),
+    ("delay", 'every = "1h"\nevery_mode = "fixed-delay"', EveryTrigger(timedelta(hours=1), DELAY)),
+    ("at-every", 'schedule = "@every 90s"', EveryTrigger(timedelta(seconds=90), FIXED)),
+    ("at-every-delay", 'schedule = "@Every 1h30m"\nevery_mode = "fixed-delay"',
+     EveryTrigger(timedelta(minutes=90), DELAY)),
+    ("startup", "startup = true", StartupTrigger()),
+    ("boot", 'startup = "boot"', StartupTrigger(per_boot=True)),
+    ("name", 'schedule = "@daily"', CronTrigger(("@daily",))),
+    ("one-in-array", 'schedule = ["0 5 * * *"]', CronTrigger(("0 5 * * *",))),
+    # Moments. Berlin is UTC+1, from 2026-03-29 01:00 UTC to 2026-10-25 01:00 UTC it is UTC+2.
+    ("at-utc", "at = 2026-12-24T18:00:00Z", at(2026, 12, 24, 18, 0, 0)),
+    ("at-offset", "at = 2026-12-24T18:00:00-05:00", at(2026, 12, 24, 23, 0, 0)),
+    ("at-local-winter", "at = 2026-12-24T18:00:00", at(2026, 12, 24, 17, 0, 0)),
+    ("at-local-summer", "at = 2026-07-01 18:00:01.5", at(2026, 7, 1, 16, 0, 1, 500_000)),
+    ("at-date", "at = 2026-07-01", at(2026, 6, 30, 22, 0, 0)),
+    ("at-leap-day", "at = 2028-02-29", at(2028, 2, 28, 23, 0, 0)),
+    ("at-in-gap", "at = 2026-03-29T02:30:00", at(2026, 3, 29, 1, 0, 0)),
+    ("at-in-fold", "at = 2026-10-25T02:30:00", at(2026, 10, 25, 0, 30, 0)),
+    ("at-second-pass", 'at = 2026-10-25T02:30:00\ndst_fold = "second"',
+     at(2026, 10, 25, 1, 30, 0)),
+    ("at-past", "at = 1999-12-31T23:59:59Z", at(1999, 12, 31, 23, 59, 59)),
+    ("at-kiritimati", 'at = 2026-01-01T00:00:00\ntimezone = "Pacific/Kiritimati"',
+     at(2025, 12, 31, 10, 0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lines", "trigger"), TRIGGERS, ids=[t[0] for t in TRIGGERS])
+def test_triggers(name: str, lines: str, trigger: Any, crontab: Path) -> None:
+    """A schedule key becomes its trigger; a moment without an offset is one of the job's zone."""
+    text = f'timezone = "Europe/Berlin"\n[jobs.a]\n{lines}\ncommand = "true"\n'
+    assert load(crontab, text).jobs["a"].trigger == trigger
+
+
+def test_a_moment_without_any_zone_is_in_that_of_the_system(
+    crontab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job without a zone has no zone in the model, and its moment is one of the system's."""
+    monkeypatch.setattr("crond_py.crontab.jobs.system_timezone", lambda: "Asia/Kathmandu")
+    job = load(crontab, '[jobs.a]\nat = 2026-01-01\ncommand = "x"\n').jobs["a"]
+    assert job.timezone is None
+    assert job.trigger == at(2025, 12, 31, 18, 15, 0)
+
+
+def test_defaults_hold_for_what_a_job_does_not_say(crontab: Path) -> None:
+    """[defaults], [env] and timezone fill in; env and retry key by key, the rest as a whole."""
+    text = """
+timezone = "Europe/Berlin"
+[env]
+A = "file"
+B = "file"
+C = "file"
+[defaults]
+overlap = "allow"
+timeout = "5s"
+tags = ["x"]
+every_mode = "fixed-delay"
+output = "discard"
+keep = { runs = 5 }
+retry = { attempts = 5, delay = "1s" }
+env = { B = "defaults", C = "defaults" }
+[jobs.plain]
+every = "10s"
+command = "x"
+[jobs.own]
+every = "10s"
+command = "x"
+timezone = "UTC"
+overlap = "skip"
+tags = ["y"]
+every_mode = "fixed-rate"
+output = "file"
+keep = { days = 1 }
+retry = { delay = "2s" }
+env = { C = "job" }
+"""
+    plain, own = load(crontab, text).jobs.values()
+    assert plain == Job(
+        name="plain",
+        trigger=EveryTrigger(timedelta(seconds=10), EveryMode.FIXED_DELAY),
+        command="x",
+        timezone="Europe/Berlin",
+        overlap=Overlap.ALLOW,
+        timeout=timedelta(seconds=5),
+        tags=("x",),
+        retry=Retry(5, timedelta(seconds=1)),
+        env=MappingProxyType({"A": "file", "B": "defaults", "C": "defaults"}),
+        discard_output=True,
+        keep_runs=5,
+        keep_for=None,
+    )
+    assert own == Job(
+        name="own",
+        trigger=EveryTrigger(timedelta(seconds=10), EveryMode.FIXED_RATE),
+        command="x",
+        timezone="UTC",
+        overlap=Overlap.SKIP,
+        timeout=timedelta(seconds=5),
+        tags=("y",),
+        retry=Retry(5, timedelta(seconds=2)),
+        env=MappingProxyType({"A": "file", "B": "defaults", "C": "job"}),
+        discard_output=False,
+        keep_runs=None,
+        keep_for=timedelta(days=1),
+    )
+
+
+def test_defaults_may_prepare_retries_that_a_job_asks_for(crontab: Path) -> None:
+    """Delays in [defaults] without a number of attempts retry nothing by themselves."""
+    text = f'[defaults]\nretry = {{ delay = "7s" }}\n{JOB}'
+    assert load(crontab, text).jobs["a"].retry.attempts == 1
+    job = load(crontab, f"{text}retry.attempts = 2\n").jobs["a"]
+    assert job.retry == Retry(2, timedelta(seconds=7))
+
+
+def test_equal_values_are_one_object(crontab: Path) -> None:
+    """A large crontab stays small: what jobs have in common they share."""
+    lines = 'schedule = "1 2 3 4 *"\ncommand = ["a b", "c"]\nenv = { A = "1" }\ncwd = "/some/where"'
+    lines += '\ntags = ["x y"]\nretry = { attempts = 2 }\ntimeout = "3h"\n'
+    a, b = load(crontab, f"[jobs.a]\n{lines}[jobs.b]\n{lines}").jobs.values()
+    for name in ("trigger", "command", "env", "cwd", "tags", "retry", "timeout"):
+        assert getattr(a, name) is getattr(b, name), name
+
+
+def test_a_word_in_one_place_does_not_change_its_kind_in_another(crontab: Path) -> None:
+    """A description that is spelled like a policy stays text, and the policy a policy."""
+    text = f'{JOB}description = "queue"\n{JOB.replace("jobs.a", "jobs.b")}overlap = "queue"\n'
+    a, b = load(crontab, text).jobs.values()
+    assert type(a.description) is str
+    assert type(b.overlap) is Overlap
+
+
+def test_this_host_is_the_default(crontab: Path) -> None:
+    """Without a host name given, it is that of the machine."""
+    crontab.write_text(f'{JOB}hosts = ["{platform.node()}"]\n')
+    assert load_crontab(crontab).jobs["a"].enabled
+
+
+def test_a_disabled_job_is_checked_like_any_other(crontab: Path) -> None:
+    """P7: enabling a job can not be what makes a crontab bad."""
+    assert len(faults(crontab, f'{JOB}enabled = false\ntimeout = "x"\n')) == 1
+    assert len(faults(crontab, f'{JOB}hosts = ["beta"]\ntimeout = "x"\n')) == 1
+
+
+# --- drop-ins ---------------------------------------------------------------------------------
+
+
+def other(name: str, *lines: str) -> str:
+    """Return a job of another name."""
+    return JOB.replace("jobs.a", f"jobs.{name}") + "".join(f"{line}\n" for line in lines)
+
+
+def test_drop_ins_add_jobs_and_pools_in_the_order_of_their_names(crontab: Path) -> None:
+    """What is in crontab.d counts as if it stood in the crontab, and the source tells where."""
+    pool = "[pools.p]\nworkers = 3\n"
+    loaded = load(crontab, other("z", 'pool = "p"'), b2=other("y"), a1=f"{pool}{other('x')}")
+    assert list(loaded.jobs) == ["z", "x", "y"]
+    assert loaded.pools["p"] == Pool("p", 3)
+    names = ("crontab.toml", "crontab.d/a1.toml", "crontab.d/b2.toml")
+    assert loaded.files == tuple(crontab.parent / name for name in names)
+    assert loaded.jobs["x"].source == f"{crontab.parent}/crontab.d/a1.toml:3"
+
+
+def test_the_nearest_file_counts(crontab: Path) -> None:
+    """A drop-in's own top and defaults go over those of the crontab, for its own jobs only."""
+    top = 'timezone = "UTC"\n[env]\nA = "1"\nB = "1"\n[defaults]\ntimeout = "1s"\npriority = 1\n'
+    near = 'timezone = "Asia/Tokyo"\n[env]\nB = "2"\n[defaults]\ntimeout = "2s"\n'
+    jobs = load(crontab, top + other("m"), a=near + other("n"), b=other("o")).jobs
+    seen = [
+        (job.timezone, dict(job.env), job.timeout, job.priority)
+        for job in (jobs["m"], jobs["n"], jobs["o"])
+    ]
+    first = ("UTC", {"A": "1", "B": "1"}, timedelta(seconds=1), 1)
+    second = ("Asia/Tokyo", {"A": "1", "B": "2"}, timedelta(seconds=2), 1)
+    assert seen == [first, second, first]
+
+
+def test_a_zone_of_the_defaults_counts_for_the_drop_ins_too(crontab: Path) -> None:
+    """A zone in [defaults] goes over that at the top of its file, not over a nearer file's."""
+    top = 'timezone = "UTC"\n[defaults]\ntimezone = "Asia/Tokyo"\n'
+    jobs = load(crontab, top + other("m"), a=other("n"), b='timezone = "UTC"\n' + other("o")).jobs
+    assert [job.timezone for job in jobs.values()] == ["Asia/Tokyo", "Asia/Tokyo", "UTC"]
+
+
+def test_a_crontab_may_have_all_its_jobs_in_drop_ins(crontab: Path) -> None:
+    """The crontab itself may be empty, and so may a drop-in, as long as there is a job."""
+    assert list(load(crontab, "", a=other("x"), b="").jobs) == ["x"]
+
+
+def test_a_name_in_two_files_names_both_places(crontab: Path) -> None:
+    """P7: nobody has to look for the other one; and one fault is enough for it."""
+    way_out = "(give one of them another name)"
+    found = faults(crontab, "\n" + other("x"), a="\n\n" + other("x", 'timeout = "oh"'))
+    place = 'jobs.x: the job "x" is also at crontab.toml:2'
+    assert found == [f"crontab.d/a.toml:3: {place} {way_out}"]
+    pools = "[pools.p]\nworkers = 1\n"
+    found = faults(crontab, pools + other("x"), a=other("y"), b="\n" + pools)
+    place = 'pools.p: the pool "p" is also at crontab.toml:1'
+    assert found == [f"crontab.d/b.toml:2: {place} {way_out}"]
+
+
+def test_faults_of_all_files_are_told_at_once(crontab: Path) -> None:
+    """P7: a file that is not TOML does not hide what is wrong in the others."""
+    found = faults(
+        crontab,
+        other("x", "timeout = 1"),
+        a="[jobs.y\n",
+        b=other("z", 'pool = "of-a"', "timeout = 2"),
+    )
+    assert [line.split(": ")[0] for line in found] == [
+        "crontab.toml:4",
+        "crontab.d/a.toml:1",
+        "crontab.d/b.toml:5",  # not line 4: the pool may be in the file that cannot be read
+    ]
+
+
+def test_only_toml_files_are_drop_ins(crontab: Path) -> None:
+    """What editors and package managers leave behind is no crontab."""
+    directory = drop_in_directory(crontab)
+    directory.mkdir()
+    for name in ("x.toml~", ".x.toml", "x.toml.bak", "README", ".#x.toml"):
+        (directory / name).write_text("not TOML")
+    assert list(load(crontab, JOB).jobs) == ["a"]
+
+
+def test_drop_ins_that_cannot_be_read_are_faults(crontab: Path) -> None:
+    """A drop-in that is a directory or leads nowhere is a fault of its own."""
+    directory = drop_in_directory(crontab)
+    (directory / "a.toml").mkdir(parents=True)
+    (directory / "b.toml").symlink_to("nowhere")
+    assert [line.partition(" (")[0] for line in faults(crontab, JOB)] == [
+        "crontab.d/a.toml: is a directory",
+        "crontab.d/b.toml: there is no such file",
+    ]
+
+
+def test_a_file_in_place_of_the_directory_is_a_fault(crontab: Path) -> None:
+    """A file where drop-ins would be is not passed over in silence."""
+    crontab.write_text(JOB)
+    drop_in_directory(crontab).write_text(JOB)
+    with pytest.raises(CrontabError, match=r"crontab\.d: the drop-ins cannot be read: Not a dir"):
+        load_crontab(crontab)
+
+
+@pytest.mark.parametrize(
+    ("name", "directory"),
+    [
+        ("crontab.toml", "crontab.d"),
+        ("crontab", "crontab.d"),
+        ("a.b.toml", "a.b.d"),
+        ("x.d", "x.d.d"),
+    ],
+)
+def test_where_drop_ins_are(name: str, directory: str) -> None:
+    """NAME.toml has NAME.d, and any other name has itself with .d after it."""
+    assert drop_in_directory(Path("/etc/pycron") / name) == Path("/etc/pycron") / directory
