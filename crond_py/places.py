@@ -22,6 +22,16 @@ _SYSTEM_CRONTAB = Path("/etc/pycron/crontab.toml")
 _SYSTEM_STATE_DIR = Path("/var/lib/pycron")
 
 
+def control_socket(state_dir: Path) -> Path:
+    """Return where the daemon on this state directory listens."""
+    return state_dir / "control.sock"
+
+
+def ledger_file(state_dir: Path) -> Path:
+    """Return where the ledger of this state directory is."""
+    return state_dir / "ledger.sqlite"
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """The crontab, and the directory that everything pycron writes is in. Absolute paths."""
@@ -32,17 +42,12 @@ class Places:
     @property
     def socket(self) -> Path:
         """The control socket of the daemon on this state directory."""
-        return self.state_dir / "control.sock"
+        return control_socket(self.state_dir)
 
     @property
     def ledger(self) -> Path:
         """The ledger's file."""
-        return self.state_dir / "ledger.sqlite"
-
-    @property
-    def output(self) -> Path:
-        """The directory of what the runs have printed."""
-        return self.state_dir / "output"
+        return ledger_file(self.state_dir)
 
 
 def find_places(

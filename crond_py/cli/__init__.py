@@ -1,1 +1,26 @@
-"""The command line: the only place where typer and rich live."""
+"""The command line. What it does is done elsewhere; here it is asked for and shown.
+
+``app`` names the commands and is the boundary where errors become sentences and exit codes;
+each command is a module of its own, imported only when it is asked for, because ``pycron next``
+is to answer at once. ``options`` has what several commands take, ``render`` how tables look,
+``records`` what ``--json`` prints, ``times`` how people write and read instants.
+
+Exit codes: 0 done, 1 a general failure, 2 a request that makes no sense as put, 3 no daemon is
+running, 78 the crontab is refused, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the program ``pycron`` with the arguments of this process, and exit."""
+    if sys.argv[1:2] == ["run"]:
+        # A hangup means "read the crontab again", also to a daemon that has hardly begun; what
+        # ignores it is inherited by the service, which sets its own handler.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    from crond_py.cli.app import run_app  # noqa: PLC0415 - nothing may come before the signal
+
+    sys.exit(run_app(sys.argv[1:]))

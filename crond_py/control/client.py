@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from crond_py.control.address import address, peer_of
+from crond_py.control.address import Peer, address, peer_of
 from crond_py.control.protocol import Request, read_reply, request_line
 from crond_py.errors import DaemonNotRunningError, PycronError
 
@@ -53,6 +53,11 @@ class Conversation:
         """Hang up."""
         self._socket.close()
 
+    @property
+    def peer(self) -> Peer:
+        """The process on the other side."""
+        return peer_of(self._socket)
+
     def fileno(self) -> int:
         """Return the descriptor, which is readable once an answer has come."""
         return self._socket.fileno()
@@ -86,9 +91,8 @@ class Conversation:
         return self.receive(request, patience)
 
     def _no_answer(self, patience: timedelta) -> str:
-        pid = peer_of(self._socket).pid
         return (
-            f"the daemon (process {pid}) has not answered within "
+            f"the daemon (process {self.peer.pid}) has not answered within "
             f"{patience.total_seconds():g} seconds; it may be stopped or stuck"
         )
 

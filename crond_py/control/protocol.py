@@ -70,9 +70,10 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """All jobs of the crontab in force, in its order."""
+    """All jobs of the crontab in force, in its order, and the files that it was read from."""
 
     now: datetime
+    crontab: tuple[str, ...]
     jobs: tuple[JobView, ...]
 
 
@@ -118,7 +119,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a new crontab has changed: names of jobs."""
+    """What a new crontab has changed: names of jobs, and how many are as they were."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()

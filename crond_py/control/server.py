@@ -186,7 +186,7 @@ class ControlServer:
                 if error.errno in _OUT_OF_RESOURCES:
                     # Peers wait in the queue meanwhile; to try again at once would only spin.
                     if not is_short:
-                        log.error("no client is let in for now: %s", error.strerror)  # noqa: TRY400
+                        log.error("no client is let in for now: %s", error.strerror)
                     is_short = True
                     self._stopping.wait(1.0)
                 elif error.errno != errno.ECONNABORTED:

@@ -34,8 +34,8 @@ NOBODY = 4_000_000_000  # no such user
             "/c/pycron/crontab.toml",
             "/s/pycron",
         ),
-        # "If an implementation encounters a relative path ... it should consider the path invalid
-        # and ignore it." (XDG Base Directory Specification)
+        # A base that is not absolute is invalid and to be ignored (XDG Base Directory
+        # Specification, "Environment variables").
         (
             1000,
             {"HOME": "/home/ada", "XDG_CONFIG_HOME": "c", "XDG_STATE_HOME": ""},
@@ -65,13 +65,12 @@ def test_an_option_goes_before_the_environment() -> None:
 
 def test_a_user_without_a_home_is_told_what_to_give() -> None:
     """No path is made up; the sentence names the options and variables that help."""
-    with pytest.raises(UsageError, match="--state-dir.*PYCRON_STATE_DIR"):
+    with pytest.raises(UsageError, match=r"--state-dir.*PYCRON_STATE_DIR"):
         find_places(environ={}, uid=NOBODY)
 
 
 def test_everything_is_in_the_state_directory() -> None:
-    """Ledger, output and socket lie below it, so that one option moves them all."""
+    """Ledger and socket lie in it, so that one option moves them all."""
     places = Places(Path("/etc/c.toml"), Path("/s"))
     assert places.ledger == Path("/s/ledger.sqlite")
-    assert places.output == Path("/s/output")
     assert places.socket == Path("/s/control.sock")

@@ -1,0 +1,74 @@
+"""``pycron check``: whether a crontab is good, and what is wrong with it."""
+
+from __future__ import annotations
+
+import stat
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
+from crond_py.clock import SystemClock
+from crond_py.control.codec import to_json
+from crond_py.crontab import load_crontab
+from crond_py.crontab.model import AtTrigger
+from crond_py.crontab.model import Crontab as CrontabModel
+from crond_py.errors import CrontabError, UsageError
+
+EXAMPLES = ("pycron check", "pycron check ./crontab.toml")
+
+
+def command(
+    crontab: CrontabArgument = None, *, crontab_option: Crontab = None, as_json: Json = False
+) -> None:
+    """Check a crontab; tell every fault with its line.
+
+    The exit code is 0 if it is good and 78 if it is not.
+    """
+    if crontab and crontab_option and crontab != crontab_option:
+        raise UsageError("give one crontab, as an argument or with --crontab")
+    path = places_of(crontab or crontab_option, "/").crontab
+    try:
+        loaded = load_crontab(path)
+    except CrontabError as error:
+        if not as_json:
+            raise
+        say.out_json({"ok": False, "faults": to_json(error.faults)})
+        raise typer.Exit(error.exit_code) from None
+    warnings = [*_open_files(loaded), *_past_jobs(loaded, SystemClock().now())]
+    if as_json:
+        say.out_json(_record(loaded, warnings))
+        return
+    for warning in warnings:
+        say.note(f"warning: {warning}")
+    count = len(loaded.jobs)
+    say.out(f"OK: {count} {'job' if count == 1 else 'jobs'} in {path}")
+
+
+def _record(crontab: CrontabModel, warnings: list[str]) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "jobs": len(crontab.jobs),
+        "enabled": sum(job.enabled for job in crontab.jobs.values()),
+        "files": [str(file) for file in crontab.files],
+        "warnings": warnings,
+    }
+
+
+def _open_files(crontab: CrontabModel) -> list[str]:
+    """Name the files that anybody may change, and so have commands run as the daemon's user."""
+    return [
+        f"{file} can be changed by every user"
+        for file in crontab.files
+        if file.stat().st_mode & stat.S_IWOTH
+    ]
+
+
+def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:
+    return [
+        f"{job.source}: the time of job {job.name} is past; it will not come again"
+        for job in crontab.jobs.values()
+        if isinstance(job.trigger, AtTrigger) and job.trigger.instant <= now
+    ]

@@ -1,0 +1,128 @@
+"""``pycron history``: what became of every occurrence, from the ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.ledgers import reading
+from crond_py.cli.names import check_known_job
+from crond_py.cli.options import Crontab, Json, StateDir, places_of
+from crond_py.cli.records import late_by, run_record, standing, took
+from crond_py.cli.render import Column, Table, show
+from crond_py.cli.times import local_text, parse_instant, span_text, system_zone
+from crond_py.clock import SystemClock
+from crond_py.errors import UsageError
+from crond_py.model import Outcome, Run
+from crond_py.ports import RunQuery
+
+EXAMPLES = ("pycron history", "pycron history backup --since 7d --outcome failed")
+
+
+def command(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="Only this job.", show_default=False)
+    ] = None,
+    *,
+    number: Annotated[
+        int,
+        typer.Option("-n", "--number", metavar="N", help="Show at most N runs; 0: all of them."),
+    ] = 20,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", show_default=False,
+            help="Only runs due then or later: an instant, a day, or a span ago (2d).",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", show_default=False, help="Only runs due then or earlier."),
+    ] = None,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OUTCOME", show_default=False,
+            help="Only these: succeeded, failed, timed_out, cancelled, skipped, missed, lost. "
+            "May be given again.",
+        ),
+    ] = None,
+    crontab: Crontab = None,
+    state_dir: StateDir = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Show what became of each due instant.
+
+    The newest comes first. Instants are shown in the zone of this machine. A row may stand for a
+    stretch of missed occurrences; it then tells how many they are and when the last was due.
+    """
+    if number < 0:
+        raise UsageError(f"-n takes the number of runs to show, not {number}")
+    zone, now = system_zone(), SystemClock().now()
+    query = RunQuery(
+        job=job,
+        outcomes=frozenset(map(_outcome, outcome or ())),
+        since=parse_instant(since, zone, now, span_sign=-1) if since else None,
+        until=parse_instant(until, zone, now, span_sign=-1) if until else None,
+        limit=number or None,
+    )
+    places = places_of(crontab, state_dir)
+    with reading(places) as ledger:
+        runs = ledger.runs(query) if ledger else []
+    if ledger is None:
+        say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
+    if job is not None and not runs:
+        check_known_job(job, places)
+    if as_json:
+        say.out_json([run_record(run) for run in runs])
+    elif runs:
+        show(_table(runs))
+    else:
+        say.note("no runs")
+
+
+def _outcome(text: str) -> Outcome:
+    try:
+        return Outcome(text.strip().lower().replace("-", "_"))
+    except ValueError:
+        raise UsageError(f"--outcome is one of {', '.join(Outcome)}, not {text!r}") from None
+
+
+def _table(runs: list[Run]) -> Table:
+    table = Table(
+        [
+            Column("RUN", is_right=True),
+            Column("JOB"),
+            Column("DUE"),
+            Column("LATE", drop=2, is_right=True),
+            Column("TOOK", drop=1, is_right=True),
+            Column("TRIES", drop=4, is_right=True),
+            Column("CAUSE", drop=3),
+            Column("OUTCOME", is_state=True),
+            Column("REASON", is_remark=True),
+        ]
+    )
+    for run in runs:
+        late, span = late_by(run), took(run)
+        table.add(
+            str(run.id),
+            run.job,
+            local_text(run.due),
+            span_text(late) if late is not None else "",
+            span_text(span) if span is not None else "",
+            str(run.attempts[-1].number) if run.attempts else "",
+            run.cause.value,
+            standing(run),
+            _remark(run),
+        )
+    return table
+
+
+def _remark(run: Run) -> str:
+    """Return the reason, and where a row stands for several occurrences, for which."""
+    if run.count == 1 or run.last_due is None:
+        return run.reason
+    stretch = f"{run.count} occurrences until {local_text(run.last_due)}"
+    return f"{stretch}: {run.reason}" if run.reason else stretch

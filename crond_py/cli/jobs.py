@@ -1,0 +1,139 @@
+"""``pycron list``: every job, when it is next due, how it last went, what it is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from crond_py.cli import say
+from crond_py.cli.ledgers import reading
+from crond_py.cli.options import Crontab, Json, StateDir, places_of
+from crond_py.cli.records import job_record, job_state, standing
+from crond_py.cli.render import Column, Table, show
+from crond_py.cli.times import local_text, relative_text, zone_of
+from crond_py.clock import SystemClock
+from crond_py.control.client import call
+from crond_py.control.protocol import JobList, JobView, ListJobs
+from crond_py.control.views import job_view
+from crond_py.crontab import fingerprint, load_crontab
+from crond_py.crontab.model import AtTrigger, Job
+from crond_py.errors import DaemonNotRunningError, LedgerError
+from crond_py.model import Cursor, Run
+from crond_py.places import Places
+from crond_py.policy import next_unaccounted
+from crond_py.timetable import schedule_of
+
+EXAMPLES = ("pycron list", "pycron list --json | jq -r '.[] | select(.enabled) | .job'")
+
+
+def command(*, crontab: Crontab = None, state_dir: StateDir = None, as_json: Json = False) -> None:
+    """List the jobs: when due next, how it last went.
+
+    The daemon is asked, if one is running, and otherwise the crontab and the ledger. Next due
+    instants are shown in the zone of their job.
+    """
+    places = places_of(crontab, state_dir)
+    listed = _from_daemon(places, places.crontab if crontab else None)
+    if listed is None:
+        listed = _from_files(places)
+    if as_json:
+        say.out_json([job_record(job) for job in listed.jobs])
+    elif listed.jobs:
+        show(_table(listed))
+    else:
+        say.note("there are no jobs")
+
+
+def _from_daemon(places: Places, wanted: Path | None) -> JobList | None:
+    """Ask the daemon; None where there is none, or it has another crontab than the one wanted."""
+    try:
+        listed = call(places.socket, ListJobs())
+    except DaemonNotRunningError:
+        say.note("no daemon is running: this is from the crontab and the ledger")
+        return None
+    if wanted is not None and str(wanted) not in listed.crontab:
+        say.note(f"the daemon has another crontab: this is from {wanted} and the ledger")
+        return None
+    return listed
+
+
+# --- without a daemon -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What the ledger knows."""
+
+    cursors: dict[str, Cursor]
+    last: dict[str, Run]
+    open_runs: list[Run]
+
+
+def _from_files(places: Places) -> JobList:
+    loaded = load_crontab(places.crontab)
+    past, now = _read_past(places), SystemClock().now()
+    views = tuple(
+        job_view(
+            job,
+            _next_due(job, past.cursors.get(job.name), now) if job.enabled else None,
+            [run for run in past.open_runs if run.job == job.name],
+            past.last.get(job.name),
+        )
+        for job in loaded.jobs.values()
+    )
+    return JobList(now, tuple(map(str, loaded.files)), views)
+
+
+def _read_past(places: Places) -> _Past:
+    try:
+        with reading(places) as ledger:
+            if ledger is not None:
+                return _Past(ledger.cursors(), ledger.last_runs(), ledger.open_runs())
+    except LedgerError as error:
+        say.note(f"warning: {error}")
+    return _Past({}, {}, [])
+
+
+def _next_due(job: Job, cursor: Cursor | None, now: datetime) -> datetime | None:
+    """Return what comes next from now on; what was missed meanwhile is for the daemon to settle."""
+    if cursor is None or cursor.fingerprint != fingerprint(job):
+        schedule = schedule_of(job, now)
+        return schedule.next_after(now) if schedule else None
+    schedule = schedule_of(job, cursor.anchor or now)
+    if schedule is None:
+        return None
+    if isinstance(job.trigger, AtTrigger):
+        return next_unaccounted(schedule, cursor)
+    return schedule.next_after(max(now, cursor.accounted_until))
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _table(listed: JobList) -> Table:
+    table = Table(
+        [
+            Column("JOB"),
+            Column("SCHEDULE", drop=2),
+            Column("NEXT DUE"),
+            Column("IN", drop=1, is_right=True),
+            Column("LAST", drop=3, is_state=True),
+            Column("STATE", is_state=True),
+        ]
+    )
+    for job in listed.jobs:
+        table.add(
+            job.name,
+            job.schedule,
+            local_text(job.next_due, zone_of(job.timezone)) if job.next_due else "-",
+            relative_text(job.next_due, listed.now).removeprefix("in ") if job.next_due else "",
+            standing(job.last) if job.last else "-",
+            _doing(job),
+        )
+    return table
+
+
+def _doing(job: JobView) -> str:
+    state = job_state(job)
+    return state if len(job.active) < 2 else f"{state} ({len(job.active)})"  # noqa: PLR2004 - plural

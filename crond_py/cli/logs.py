@@ -1,0 +1,133 @@
+"""``pycron logs``: what a run has printed, attempt by attempt."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.cancel import is_run_id
+from crond_py.cli.follow import follow
+from crond_py.cli.ledgers import reading
+from crond_py.cli.names import check_known_job
+from crond_py.cli.options import Crontab, StateDir, places_of
+from crond_py.cli.records import standing
+from crond_py.errors import PycronError, UnknownNameError, UsageError
+from crond_py.model import Run
+from crond_py.places import Places
+from crond_py.ports import LedgerReader
+from crond_py.printable import printable
+from crond_py.runner.output import output_path, read_output
+
+EXAMPLES = ("pycron logs backup", "pycron logs 4711 --tail 20", "pycron logs backup -f")
+
+
+def command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|JOB", help="The number of a run, or the name of a job: its last run."
+        ),
+    ],
+    *,
+    attempt: Annotated[
+        int | None,
+        typer.Option(
+            "-a", "--attempt", metavar="N", show_default=False, help="Only the Nth attempt."
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--tail", metavar="N", show_default=False,
+            help="Only the last N lines of each attempt.",
+        ),
+    ] = None,
+    follow_run: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")
+    ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Write the bytes as they are; otherwise control characters are made visible.",
+        ),
+    ] = False,
+    crontab: Crontab = None,
+    state_dir: StateDir = None,
+) -> None:  # fmt: skip
+    """Show what a run has printed.
+
+    Both standard output and standard error are there. Where there were several attempts each
+    has a heading.
+    """
+    if tail is not None and tail < 0:
+        raise UsageError(f"--tail takes a number of lines, not {tail}")
+    places = places_of(crontab, state_dir)
+    with reading(places) as ledger:
+        run = _find(ledger, target, places)
+    if follow_run:
+        follow(places, run, tail=tail, is_raw=raw)
+        return
+    chosen = [found.number for found in run.attempts]
+    if attempt is not None:
+        if attempt not in chosen:
+            raise UnknownNameError(f"run {run.id} of {run.job} has no attempt {attempt}")
+        chosen = [attempt]
+    if not chosen:
+        say.note(f"run {run.id} of {run.job} has printed nothing: {_why_not(run)}")
+    for number in chosen:
+        if len(chosen) > 1:
+            say.out(f"--- run {run.id} of {run.job}, attempt {number} ---")
+        _show(output_path(places.state_dir, run.job, run.id, number), tail, is_raw=raw)
+
+
+def _why_not(run: Run) -> str:
+    word = standing(run).replace("_", " ")
+    return f"it is {word}, {run.reason}" if run.reason else f"it is {word}"
+
+
+def _find(ledger: LedgerReader | None, target: str, places: Places) -> Run:
+    """Return the run that is meant. Raises UnknownNameError."""
+    if ledger is None:
+        raise PycronError(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
+    if is_run_id(target) and (run := ledger.run(int(target))) is not None:
+        return run
+    if (last := ledger.last_runs().get(target)) is not None:
+        return last
+    if is_run_id(target):
+        raise UnknownNameError(f"there is no run {target}")
+    check_known_job(target, places)
+    raise UnknownNameError(f"job {target} has not run yet")
+
+
+def _show(path: Path, tail: int | None, *, is_raw: bool) -> None:
+    """Write one attempt's output, and a newline where it lacks the last one."""
+    try:
+        if is_raw:
+            for piece in _pieces(path, tail):
+                say.write_bytes(piece)
+            return
+        last = "\n"
+        for text in read_output(path, tail_lines=tail):
+            say.write(printable(text))
+            last = text[-1]
+        if last != "\n":
+            say.write("\n")
+    except FileNotFoundError:
+        say.note(f"no output is kept in {path}: it was discarded or has been removed")
+    except OSError as error:
+        raise PycronError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _pieces(path: Path, tail: int | None) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        if tail is not None:
+            yield from deque(file, maxlen=tail)
+            return
+        while piece := file.read(1 << 16):
+            yield piece

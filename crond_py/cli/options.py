@@ -1,0 +1,87 @@
+"""Options and arguments that several commands take, and how their values are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crond_py.places import Places, find_places
+
+Crontab = Annotated[
+    str | None,
+    typer.Option(
+        "-c", "--crontab", metavar="FILE", show_default=False,
+        help="The crontab; else $PYCRON_CRONTAB, else the usual one.",
+    ),
+]  # fmt: skip
+CrontabArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CRONTAB", show_default=False,
+        help="The crontab; else $PYCRON_CRONTAB, else /etc/pycron/crontab.toml or, "
+        "for a user, ~/.config/pycron/crontab.toml.",
+    ),
+]  # fmt: skip
+DaemonCrontab = Annotated[
+    str | None,
+    typer.Option(
+        "-c", "--crontab", metavar="FILE", show_default=False,
+        help="Accepted as by the other commands; what the daemon has read is what counts.",
+    ),
+]  # fmt: skip
+StateDir = Annotated[
+    str | None,
+    typer.Option(
+        "--state-dir", "--state", metavar="DIR", show_default=False,
+        help="Where ledger, output and control socket are; else $PYCRON_STATE_DIR, else the "
+        "usual place.",
+    ),
+]  # fmt: skip
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, with instants in UTC.")]
+
+
+def places_of(crontab: str | None, state_dir: str | None) -> Places:
+    """Return the places that the options name, with the usual ones for the rest."""
+    return find_places(
+        crontab=Path(crontab) if crontab else None,
+        state_dir=Path(state_dir) if state_dir else None,
+    )
+
+
+class _AsTyped:
+    """Reads the values of a parameter: text stays text, whole numbers are read here."""
+
+    def __init__(self, annotation: object) -> None:
+        self._is_number = annotation in (int, int | None)
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value for the command. Raises typer.BadParameter."""
+        if param.multiple or param.nargs == -1:
+            return list(value or ())
+        if value is None or not self._is_number or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{value!r} is not a whole number", ctx=ctx, param=param
+            ) from None
+
+
+class TextValues:
+    """A command or group whose values are text, whole numbers and flags, read without pydantic.
+
+    Typer imports pydantic to read a value, even one that is not given, and that takes longer than
+    all the rest of a short command. It keeps its reader in an attribute of the parameter, which is
+    filled in here. A typer that has no such attribute is only slower; a test holds that it has.
+    """
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters of the command, the help option included."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # a mixin
+        for param in params:
+            if getattr(param, "_runtime_param", "none") is None:
+                param._runtime_param = _AsTyped(param.type_descriptor.annotation)  # noqa: SLF001
+        return params

@@ -1,0 +1,108 @@
+"""What ``--json`` prints of runs and jobs. The keys are part of the product: they stay.
+
+Instants are RFC 3339 in UTC, spans are seconds, what is not known is null.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from crond_py.control.codec import instant_text
+from crond_py.control.protocol import JobView
+from crond_py.model import Attempt, Run, State
+
+
+def late_by(run: Run) -> timedelta | None:
+    """Return how long after its due instant a run's first process began; None: it has none."""
+    first = run.attempts[0] if run.attempts else None
+    if first is None or first.started_at is None or first.number != 1:
+        return None
+    return first.started_at - run.due
+
+
+def took(run: Run) -> timedelta | None:
+    """Return how long the last attempt took; None where it has not ended or nobody knows."""
+    last = run.attempts[-1] if run.attempts else None
+    if last is None or last.started_at is None or last.finished_at is None:
+        return None
+    return last.finished_at - last.started_at
+
+
+def standing(run: Run) -> str:
+    """Return the run's outcome, or its state while it has none."""
+    return run.outcome.value if run.outcome else run.state.value
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """Return a run as JSON."""
+    first = run.attempts[0] if run.attempts else None
+    return {
+        "run": run.id,
+        "job": run.job,
+        "due": instant_text(run.due),
+        "last_due": _instant(run.last_due),
+        "count": run.count,
+        "cause": run.cause.value,
+        "state": run.state.value,
+        "outcome": run.outcome.value if run.outcome else None,
+        "reason": run.reason or None,
+        "claimed_at": instant_text(run.claimed_at),
+        "started_at": _instant(first.started_at if first else None),
+        "finished_at": _instant(run.finished_at),
+        "retry_at": _instant(run.retry_at),
+        "late_seconds": _seconds(late_by(run)),
+        "took_seconds": _seconds(took(run)),
+        "attempts": [_attempt_record(attempt) for attempt in run.attempts],
+    }
+
+
+def _attempt_record(attempt: Attempt) -> dict[str, Any]:
+    left = attempt.exit
+    return {
+        "attempt": attempt.number,
+        "pid": attempt.pid,
+        "started_at": _instant(attempt.started_at),
+        "finished_at": _instant(attempt.finished_at),
+        "outcome": attempt.outcome.value if attempt.outcome else None,
+        "reason": attempt.reason or None,
+        "exit_code": left.code if left else None,
+        "signal": left.signal if left else None,
+        "cpu_seconds": _seconds(left.cpu if left else None),
+        "peak_memory_bytes": left.peak_memory_bytes if left else None,
+    }
+
+
+def job_state(job: JobView) -> str:
+    """Return what a job is doing: ``disabled``, ``idle``, or the state of its runs."""
+    states = {run.state for run in job.active}
+    for state in (State.RUNNING, State.WAITING_RETRY, State.QUEUED):
+        if state in states:
+            return state.value
+    return "idle" if job.enabled else "disabled"
+
+
+def job_record(job: JobView) -> dict[str, Any]:
+    """Return a job as JSON."""
+    return {
+        "job": job.name,
+        "schedule": job.schedule,
+        "timezone": job.timezone,
+        "enabled": job.enabled,
+        "state": job_state(job),
+        "next_due": _instant(job.next_due),
+        "active": [run_record(run) for run in job.active],
+        "last": run_record(job.last) if job.last else None,
+        "overlap": job.overlap,
+        "pool": job.pool,
+        "description": job.description or None,
+        "tags": list(job.tags),
+    }
+
+
+def _instant(instant: datetime | None) -> str | None:
+    return instant_text(instant) if instant else None
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return span.total_seconds() if span is not None else None

@@ -1,0 +1,175 @@
+"""How tables look: aligned text for a pipe, colour and the width of the window for a person.
+
+A pipe gets every column, every character, and one line for each row, whatever the width. A
+terminal gets what fits: less important columns are left out, a remark that has no room beside
+its row goes below it, and nothing that names a job or an instant is ever cut. No cell is trusted:
+control characters come out visible.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from crond_py.cli import say
+from crond_py.printable import printable_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_GAP: Final = "  "
+_INDENT: Final = 4
+
+STYLES: Final = {
+    "succeeded": "green",
+    "failed": "bold red",
+    "timed_out": "bold red",
+    "lost": "bold red",
+    "cancelled": "yellow",
+    "skipped": "yellow",
+    "missed": "yellow",
+    "running": "cyan",
+    "queued": "cyan",
+    "waiting_retry": "cyan",
+    "disabled": "dim",
+    "idle": "dim",
+}
+"""The colour of each word that says how something stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. The highest ``drop`` is left out first where there is no room; 0 never is.
+
+    ``is_remark``: the column may be wrapped, or stand below its row; it is the last one.
+    ``is_state``: its words have the colours of STYLES.
+    """
+
+    title: str
+    drop: int = 0
+    is_right: bool = False
+    is_remark: bool = False
+    is_state: bool = False
+
+
+@dataclass(slots=True)
+class Table:
+    """Columns and rows of text, as many cells in each as there are columns."""
+
+    columns: Sequence[Column]
+    rows: list[Sequence[str]] = field(default_factory=list)
+
+    def add(self, *cells: str) -> None:
+        """Append a row."""
+        self.rows.append([printable_line(cell) for cell in cells])
+
+
+def is_terminal() -> bool:
+    """Tell whether a person is looking at standard output."""
+    return (
+        sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    )
+
+
+def show(table: Table) -> None:
+    """Write the table to standard output."""
+    if is_terminal():
+        _show_on_terminal(table)
+    else:
+        _show_plainly(table)
+
+
+def _show_plainly(table: Table) -> None:
+    titles = [column.title for column in table.columns]
+    lines = [titles, *table.rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if column.is_right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, table.columns, strict=True)
+        ]
+        say.out(_GAP.join(cells).rstrip())
+
+
+# --- a terminal ---------------------------------------------------------------------------------
+
+
+def _show_on_terminal(table: Table) -> None:
+    from rich.console import Console  # noqa: PLC0415 - takes as long as all the rest
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    layout = _Layout(table, console.width)
+    for index, row in enumerate([[column.title for column in table.columns], *table.rows]):
+        for line in layout.lines(row, is_title=index == 0):
+            console.print(line)
+
+
+class _Layout:
+    """Which columns of a table are shown in a width, and where the remark goes."""
+
+    def __init__(self, table: Table, width: int) -> None:
+        from rich.cells import cell_len  # noqa: PLC0415 - see above
+
+        self._columns = table.columns
+        self._width = width
+        self._length = cell_len
+        titles = [column.title for column in table.columns]
+        self._widths = [
+            max(cell_len(line[index]) for line in [titles, *table.rows])
+            for index in range(len(titles))
+        ]
+        self._remark = next((i for i, column in enumerate(table.columns) if column.is_remark), None)
+        self._shown = [i for i in range(len(titles)) if i != self._remark]
+        while self._taken() > width and (least := self._least_important()) is not None:
+            self._shown.remove(least)
+        self._is_beside = (
+            self._remark is not None and width - self._taken() - len(_GAP) >= self._enough()
+        )
+
+    def _taken(self) -> int:
+        return sum(self._widths[i] for i in self._shown) + len(_GAP) * (len(self._shown) - 1)
+
+    def _least_important(self) -> int | None:
+        droppable = [i for i in self._shown if self._columns[i].drop]
+        return max(droppable, key=lambda i: self._columns[i].drop, default=None)
+
+    def _enough(self) -> int:
+        """Return the least width in which a remark stands beside its row and is not a ribbon."""
+        return min(self._widths[self._remark or 0], 24)
+
+    def lines(self, row: Sequence[str], *, is_title: bool) -> list[Text]:
+        """Return a row as lines of the terminal."""
+        from rich.text import Text  # noqa: PLC0415 - see above
+
+        line = Text()
+        for place, index in enumerate(self._shown):
+            cell, column = row[index], self._columns[index]
+            fill = " " * (self._widths[index] - self._length(cell))
+            style = "bold" if is_title else ""
+            if column.is_state and not is_title:
+                style = STYLES.get(cell.partition(" ")[0], "")
+            line.append(_GAP if place else "")
+            line.append(fill if column.is_right else "")
+            line.append(cell, style=style)
+            line.append("" if column.is_right else fill)
+        remark = row[self._remark] if self._remark is not None else ""
+        if not remark or (is_title and not self._is_beside):
+            line.rstrip()
+            return [line]
+        return self._with_remark(line, Text(remark, style="bold" if is_title else ""))
+
+    def _with_remark(self, line: Text, remark: Text) -> list[Text]:
+        """Return the row with its remark beside it, wrapped, or below it, indented."""
+        from rich.console import Console  # noqa: PLC0415 - see above
+        from rich.text import Text  # noqa: PLC0415 - see above
+
+        indent = self._taken() + len(_GAP) if self._is_beside else _INDENT
+        wrapped = remark.wrap(Console(width=self._width), max(self._width - indent, 10))
+        below = [Text.assemble(" " * indent, part) for part in wrapped]
+        if not self._is_beside:
+            line.rstrip()
+            return [line, *below]
+        return [Text.assemble(line, _GAP, wrapped[0]), *below[1:]]

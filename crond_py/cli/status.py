@@ -1,0 +1,133 @@
+"""``pycron status``: what the daemon is doing, and what troubles it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crond_py.cli import say
+from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
+from crond_py.cli.records import run_record
+from crond_py.cli.render import Column, Table, show
+from crond_py.cli.times import local_text, relative_text, span_text
+from crond_py.control.client import call
+from crond_py.control.codec import instant_text
+from crond_py.control.protocol import DaemonStatus, GetStatus
+from crond_py.model import Run, State
+
+EXAMPLES = ("pycron status",)
+
+
+def command(
+    *, crontab: DaemonCrontab = None, state_dir: StateDir = None, as_json: Json = False
+) -> None:
+    """Show what the daemon is doing, and what troubles it.
+
+    The exit code is 3 if no daemon is running.
+    """
+    status = call(places_of(crontab, state_dir).socket, GetStatus())
+    if as_json:
+        say.out_json(_record(status))
+    else:
+        _show(status)
+
+
+def _show(status: DaemonStatus) -> None:
+    word = "stopping" if status.is_stopping else "running"
+    say.out(f"pycron {status.version} is {word}, process {status.pid}")
+    off = status.jobs - status.enabled_jobs
+    lines = [
+        ("since", f"{local_text(status.started_at)} ({_ago(status)})"),
+        ("crontab", ", ".join(status.crontab)),
+        ("jobs", f"{status.jobs}" + (f", {off} of them disabled" if off else "")),
+    ]
+    if status.next_due is not None:
+        due = f"{local_text(status.next_due)} ({relative_text(status.next_due, status.now)})"
+        lines.append(("next", f"{status.next_job} {due}"))
+    lines += [("trouble", trouble) for trouble in status.troubles]
+    for name, text in lines:
+        say.out(f"  {name:<8} {text}")
+    if status.active:
+        say.out("")
+        show(_runs(status))
+    if len(status.pools) > 1 or any(pool.waiting for pool in status.pools):
+        say.out("")
+        show(_pools(status))
+
+
+def _ago(status: DaemonStatus) -> str:
+    return span_text(status.now - status.started_at)
+
+
+def _runs(status: DaemonStatus) -> Table:
+    table = Table(
+        [
+            Column("RUN", is_right=True),
+            Column("JOB"),
+            Column("STATE", is_state=True),
+            Column("DUE", drop=1),
+            Column("SINCE", is_right=True),
+            Column("TRY", drop=2, is_right=True),
+            Column("PID", drop=3, is_right=True),
+        ]
+    )
+    for run in status.active:
+        attempt = run.attempts[-1] if run.attempts else None
+        table.add(
+            str(run.id),
+            run.job,
+            run.state.value,
+            local_text(run.due),
+            _since(run, status),
+            str(attempt.number) if attempt else "",
+            str(attempt.pid) if attempt and attempt.pid and run.state is State.RUNNING else "",
+        )
+    return table
+
+
+def _since(run: Run, status: DaemonStatus) -> str:
+    """Return for how long the run has been in its state, or until it is tried again."""
+    if run.state is State.WAITING_RETRY and run.retry_at is not None:
+        return relative_text(run.retry_at, status.now)
+    attempt = run.attempts[-1] if run.attempts else None
+    since = (attempt.started_at or attempt.begun_at) if attempt else run.claimed_at
+    return span_text(status.now - since)
+
+
+def _pools(status: DaemonStatus) -> Table:
+    table = Table(
+        [
+            Column("POOL"),
+            Column("WORKERS", is_right=True),
+            Column("RUNNING", is_right=True),
+            Column("WAITING", is_right=True),
+        ]
+    )
+    for pool in status.pools:
+        workers = "any" if pool.workers is None else str(pool.workers)
+        table.add(pool.name, workers, str(pool.running), str(pool.waiting))
+    return table
+
+
+def _record(status: DaemonStatus) -> dict[str, Any]:
+    return {
+        "pid": status.pid,
+        "version": status.version,
+        "started_at": instant_text(status.started_at),
+        "stopping": status.is_stopping,
+        "crontab": list(status.crontab),
+        "jobs": status.jobs,
+        "enabled_jobs": status.enabled_jobs,
+        "next_due": instant_text(status.next_due) if status.next_due else None,
+        "next_job": status.next_job or None,
+        "active": [run_record(run) for run in status.active],
+        "pools": [
+            {
+                "pool": pool.name,
+                "workers": pool.workers,
+                "running": pool.running,
+                "waiting": pool.waiting,
+            }
+            for pool in status.pools
+        ],
+        "troubles": list(status.troubles),
+    }

@@ -1,0 +1,99 @@
+"""How people write instants on the command line, and how instants and spans are shown to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from crond_py.errors import ScheduleError
+from crond_py.schedule import parse_duration, system_timezone
+from crond_py.schedule.zones import zone_of as check_zone
+
+_SECOND: Final = timedelta(seconds=1)
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+INSTANT_FORMS: Final = '"now", "2026-03-01", "2026-03-01 02:30", "2026-03-01T02:30:00+01:00"'
+
+
+def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> datetime:
+    """Return the instant that ``text`` names, in UTC.
+
+    A reading without an offset is one in ``zone``; a duration (``2d``) is that far from ``now``,
+    back where ``span_sign`` is -1. Raises ScheduleError.
+    """
+    text = text.strip()
+    if text.lower() == "now":
+        return now
+    try:
+        return now + span_sign * parse_duration(text)
+    except ScheduleError:
+        pass
+    except OverflowError:
+        raise _no_instant(text) from None
+    try:
+        reading = _reading(text)
+        return (reading if reading.tzinfo else reading.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _no_instant(text) from None
+
+
+def _reading(text: str) -> datetime:
+    if len(text) == len("2026-03-01"):
+        return datetime.combine(date.fromisoformat(text), time())
+    if text[:8].isdigit():  # fromisoformat takes 20260301T02 too, which people read otherwise
+        raise ValueError
+    return datetime.fromisoformat(text)
+
+
+def _no_instant(text: str) -> ScheduleError:
+    return ScheduleError(
+        f"{text!r} is not an instant; write {INSTANT_FORMS}, or a span such as 2d",
+        field="instant",
+        allowed=INSTANT_FORMS,
+    )
+
+
+def local_text(instant: datetime, zone: tzinfo | None = None) -> str:
+    """Return an instant as a person reads it, with its offset; None: the system's zone."""
+    return instant.astimezone(zone).isoformat(" ", "seconds")
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the zone of that name. Raises ScheduleError, with a near name if there is one."""
+    check_zone(name)
+    return ZoneInfo(name)
+
+
+def system_zone() -> ZoneInfo:
+    """Return the zone of this machine, or of the TZ variable."""
+    return ZoneInfo(system_timezone())
+
+
+def span_text(span: timedelta) -> str:
+    """Return a span in its two largest units: ``3h 12m``; ``85ms`` and ``4.2s`` when short."""
+    if span < timedelta(0):
+        return "-" + span_text(-span)
+    if span < _SECOND:
+        return f"{span // timedelta(milliseconds=1)}ms"
+    if span < 10 * _SECOND:
+        return f"{span.total_seconds():.1f}s"
+    rest = round(span.total_seconds())
+    parts = []
+    for unit, seconds in _UNITS:
+        amount, rest = divmod(rest, seconds)
+        if amount:
+            parts.append(f"{amount}{unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def relative_text(instant: datetime, now: datetime) -> str:
+    """Return how far an instant is from ``now``: ``in 3h 12m``, ``5m 2s ago``, ``now``."""
+    span = instant - now
+    if abs(span) < _SECOND:
+        return "now"
+    whole = timedelta(seconds=round(abs(span).total_seconds()))
+    text = f"{whole.seconds}s" if whole < 10 * _SECOND else span_text(whole)
+    return f"in {text}" if span > timedelta(0) else f"{text} ago"

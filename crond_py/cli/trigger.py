@@ -1,0 +1,70 @@
+"""``pycron trigger``: run a job now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.daemon import read_patience, wait_for
+from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
+from crond_py.cli.records import run_record, standing, took
+from crond_py.cli.times import span_text
+from crond_py.control.client import Conversation
+from crond_py.control.protocol import Trigger
+from crond_py.errors import PycronError
+from crond_py.model import Outcome, Run
+
+EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
+
+
+def command(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run it even if its overlap policy says no.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for its outcome; the exit code is 1 if it fails.")
+    ] = False,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", show_default=False, help="Wait no longer than this (with --wait)."
+        ),
+    ] = None,
+    crontab: DaemonCrontab = None,
+    state_dir: StateDir = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Run a job now.
+
+    The number of the run is printed, or with --wait how it went. The job's overlap policy holds
+    as for any other run, unless it is forced.
+    """
+    patience = read_patience(timeout)
+    with Conversation(places_of(crontab, state_dir).socket) as conversation:
+        run_id = conversation.call(Trigger(job, force=force)).run_id
+        if not wait:
+            if as_json:
+                say.out_json({"run": run_id, "job": job})
+            else:
+                say.out(str(run_id))
+            return
+        run = wait_for(conversation, run_id, patience)
+    if run is None:
+        raise PycronError(f"run {run_id} of {job} has not ended within {timeout}; it goes on")
+    _tell(run, as_json=as_json)
+    if run.outcome is not Outcome.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+def _tell(run: Run, *, as_json: bool) -> None:
+    if as_json:
+        say.out_json(run_record(run))
+        return
+    span = took(run)
+    after = f" after {span_text(span)}" if span is not None else ""
+    reason = f": {run.reason}" if run.reason else ""
+    say.out(f"run {run.id} of {run.job} {standing(run).replace('_', ' ')}{after}{reason}")

@@ -1,0 +1,303 @@
+"""``pycron next``: when jobs, or expressions, are due next, and what clock changes do to them.
+
+It needs no daemon. The ledger is opened only for jobs that have an interval, because it knows what
+they count from.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.ledgers import reading
+from crond_py.cli.names import no_such_job
+from crond_py.cli.options import Crontab, Json, StateDir, places_of
+from crond_py.cli.render import Column, Table, show
+from crond_py.cli.times import local_text, parse_instant, relative_text, system_zone, zone_of
+from crond_py.clock import SystemClock
+from crond_py.control.codec import instant_text
+from crond_py.crontab import fingerprint, load_crontab
+from crond_py.crontab.model import EveryTrigger, Job, StartupTrigger
+from crond_py.errors import LedgerError, UsageError
+from crond_py.model import Cursor, EveryMode
+from crond_py.places import Places
+from crond_py.policy import Occurrences
+from crond_py.schedule import CronSchedule, parse_schedule, system_timezone
+from crond_py.timetable import schedule_of
+
+_USUAL_NUMBER: Final = 10
+_MOST: Final = 10_000
+"""How many are shown up to ``--until`` where nobody says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Something that is due now and then. ``note`` is said of each of its due instants."""
+
+    name: str
+    schedule: Occurrences
+    timezone: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """One due instant; ``dropped`` is what clock changes have left out since the one before."""
+
+    source: _Source
+    due: datetime
+    note: str
+    dropped: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """After which instant, until which, and how many at most (0: all)."""
+
+    start: datetime
+    end: datetime | None
+    number: int
+
+
+EXAMPLES = (
+    "pycron next",
+    "pycron next backup -n 5",
+    "pycron next -e '30 2 * * *' --tz Europe/Berlin --from 2026-03-28",
+)
+
+
+def command(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB", help="Only these jobs.", show_default=False),
+    ] = None,
+    *,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--number", metavar="N", show_default=False,
+            help="Show N due instants in all: 10, or with --until all there are; 0: all.",
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="WHEN",
+            help="Show what is due after this: an instant, a day, now, or a span from now (2d).",
+        ),
+    ] = "now",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", show_default=False, help="Show what is due until then."),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone", "--tz", metavar="ZONE", show_default=False,
+            help="The zone of --expr, of --from and --until, and of what is shown; else the "
+            "job's, or that of this machine.",
+        ),
+    ] = None,
+    expr: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-e", "--expr", metavar="CRON", show_default=False,
+            help="Show when this cron expression is due, without any crontab. May be given again.",
+        ),
+    ] = None,
+    crontab: Crontab = None,
+    state_dir: StateDir = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Show when jobs are due next.
+
+    No daemon is needed. What a change of the clocks has moved or left out is marked, with the
+    reason.
+    """
+    if expr and jobs:
+        raise UsageError("give names of jobs or --expr, not both")
+    now = SystemClock().now()
+    window = _window(start, until, number, timezone, now)
+    if expr:
+        sources = [_of_expression(text, timezone or system_timezone()) for text in expr]
+    else:
+        sources = _of_crontab(places_of(crontab, state_dir), jobs or [], window.start)
+    found = list(_merged(sources, window))
+    if as_json:
+        say.out_json([_record(item, timezone) for item in found])
+    elif found:
+        show(_table(found, timezone, now if start == "now" else None))
+    else:
+        say.note("nothing is due" + (" until then" if window.end else ""))
+    for text in _dropped_after(sources, found, window):
+        say.note(text)
+
+
+def _window(
+    start: str, until: str | None, number: int | None, timezone: str | None, now: datetime
+) -> _Window:
+    zone = zone_of(timezone) if timezone else system_zone()
+    begin = parse_instant(start, zone, now, span_sign=1)
+    end = parse_instant(until, zone, now, span_sign=1) if until else None
+    if number is not None and number < 0:
+        raise UsageError(f"-n takes how many due instants to show, not {number}")
+    if end is not None and end <= begin:
+        raise UsageError("--until must be later than --from")
+    if number == 0 and end is None:
+        raise UsageError("-n 0 shows all due instants, so it needs --until")
+    if number is None:
+        number = _USUAL_NUMBER if end is None else _MOST
+    return _Window(begin, end, number)
+
+
+# --- what is due --------------------------------------------------------------------------------
+
+
+def _of_expression(text: str, timezone: str) -> _Source:
+    return _Source(text, parse_schedule(text, timezone), timezone)
+
+
+def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_Source]:
+    """Return the jobs that are meant: those that are named, or all that are enabled."""
+    loaded = load_crontab(places.crontab)
+    for name in names:
+        if name not in loaded.jobs:
+            raise no_such_job(name, loaded.jobs, places.crontab)
+    chosen = [loaded.jobs[name] for name in dict.fromkeys(names)] or [
+        job for job in loaded.jobs.values() if job.enabled
+    ]
+    has_interval = any(isinstance(job.trigger, EveryTrigger) for job in chosen)
+    cursors = _read_cursors(places) if has_interval else {}
+    sources = []
+    for job in chosen:
+        if isinstance(job.trigger, StartupTrigger):
+            if names:
+                say.note(f"job {job.name} is due whenever the daemon or the machine starts")
+        elif (source := _of_job(job, cursors.get(job.name), start)) is not None:
+            sources.append(source)
+    return sources
+
+
+def _of_job(job: Job, cursor: Cursor | None, start: datetime) -> _Source | None:
+    anchor, note = start, ""
+    if isinstance(job.trigger, EveryTrigger):
+        if cursor is not None and cursor.anchor and cursor.fingerprint == fingerprint(job):
+            anchor = cursor.anchor
+        else:
+            note = "as if it began now: it has not run yet"
+        if job.trigger.mode is EveryMode.FIXED_DELAY:
+            note = "if its runs took no time: it counts from the end of each"
+    if not job.enabled:
+        note = "the job is disabled"
+    schedule = schedule_of(job, anchor)
+    if schedule is None:
+        return None
+    return _Source(job.name, schedule, job.timezone or system_timezone(), note)
+
+
+def _read_cursors(places: Places) -> dict[str, Cursor]:
+    try:
+        with reading(places) as ledger:
+            return ledger.cursors() if ledger else {}
+    except LedgerError as error:
+        say.note(f"warning: {error}")
+        return {}
+
+
+def _merged(sources: Sequence[_Source], window: _Window) -> Iterator[_Due]:
+    """Yield what is due, in the order of time, and of the sources where that is equal."""
+    heap: list[tuple[datetime, int, datetime]] = []
+
+    def push(index: int, after: datetime) -> None:
+        due = sources[index].schedule.next_after(after)
+        if due is not None and (window.end is None or due <= window.end):
+            heapq.heappush(heap, (due, index, after))
+
+    for index in range(len(sources)):
+        push(index, window.start)
+    shown = 0
+    while heap:
+        if shown == window.number != 0:
+            if window.number == _MOST:
+                say.note(f"there is more: only the first {_MOST} are shown, see -n")
+            return
+        due, index, before = heapq.heappop(heap)
+        yield _described(sources[index], due, before)
+        shown += 1
+        push(index, due)
+
+
+def _described(source: _Source, due: datetime, before: datetime) -> _Due:
+    schedule, note = source.schedule, source.note
+    if not isinstance(schedule, CronSchedule):
+        return _Due(source, due, note)
+    moved = schedule.explain(due)
+    return _Due(
+        source,
+        due,
+        f"{note}; {moved}" if note and moved else note or moved,
+        _dropped(source, schedule, before, due),
+    )
+
+
+def _dropped(source: _Source, schedule: CronSchedule, start: datetime, end: datetime) -> list[str]:
+    """Say what changes of the clocks left out in (start, end], each with its day."""
+    zone = zone_of(source.timezone)
+    return [f"on {at.astimezone(zone).date()} {text}" for at, text in schedule.dropped(start, end)]
+
+
+def _dropped_after(
+    sources: Sequence[_Source], found: Sequence[_Due], window: _Window
+) -> Iterator[str]:
+    """Say what was left out later than the last due instant of each source, until the end."""
+    if window.end is None or len(found) == window.number:
+        return
+    last = {id(item.source): item.due for item in found}
+    for source in sources:
+        if isinstance(source.schedule, CronSchedule):
+            begin = last.get(id(source), window.start)
+            for text in _dropped(source, source.schedule, begin, window.end):
+                yield f"{source.name}: {text}"
+
+
+# --- how it is shown ----------------------------------------------------------------------------
+
+
+def _table(found: Sequence[_Due], timezone: str | None, now: datetime | None) -> Table:
+    table = Table(
+        [
+            Column("DUE"),
+            *([Column("IN", drop=1, is_right=True)] if now else []),
+            Column("ZONE"),
+            Column("JOB"),
+            Column("NOTE", is_remark=True),
+        ]
+    )
+    for item in found:
+        zone = timezone or item.source.timezone
+        table.add(
+            local_text(item.due, zone_of(zone)),
+            *([relative_text(item.due, now).removeprefix("in ")] if now else []),
+            zone,
+            item.source.name,
+            "; ".join(filter(None, [item.note, *item.dropped])),
+        )
+    return table
+
+
+def _record(item: _Due, timezone: str | None) -> dict[str, Any]:
+    zone = timezone or item.source.timezone
+    return {
+        "job": item.source.name,
+        "due": instant_text(item.due),
+        "local": item.due.astimezone(zone_of(zone)).isoformat(),
+        "timezone": zone,
+        "note": item.note or None,
+        "dropped": item.dropped,
+    }

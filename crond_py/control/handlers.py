@@ -1,0 +1,160 @@
+"""What each request means: asks the engine and the service, and puts the answer into words.
+
+Nothing is decided here. The engine and the service are known as far as requests need them, so
+that a test can put in its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import crond_py
+from crond_py.control.protocol import (
+    LONGEST_WAIT,
+    CancelJob,
+    CancelList,
+    CancelRun,
+    DaemonStatus,
+    GetStatus,
+    JobList,
+    ListJobs,
+    Ping,
+    Pong,
+    Reload,
+    Reloaded,
+    Request,
+    Stop,
+    Stopping,
+    Trigger,
+    Triggered,
+    Waited,
+    WaitRun,
+)
+from crond_py.control.views import job_view
+from crond_py.engine.view import Cancelled, EngineStatus, JobStatus
+from crond_py.errors import UnknownNameError
+from crond_py.model import Run
+
+log = logging.getLogger("pycron.control")
+
+_LARGEST_RUN_ID: Final = 2**63 - 1
+
+
+class EnginePort(Protocol):
+    """What requests ask of the engine; every method may be called from any thread."""
+
+    def status(self) -> EngineStatus:
+        """Return the engine's view of everything."""
+        ...
+
+    def trigger(self, name: str, *, force: bool) -> int:
+        """Run a job now and return the run's id."""
+        ...
+
+    def cancel_run(self, run_id: int) -> Cancelled:
+        """Cancel one run; its process, if it has one, ends a little later."""
+        ...
+
+    def cancel_job(self, name: str) -> list[Cancelled]:
+        """Cancel every unfinished run of a job."""
+        ...
+
+    def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
+        """Return a run once it has its outcome; None if it has none in time."""
+        ...
+
+
+class ServicePort(Protocol):
+    """What requests ask of the daemon around the engine."""
+
+    @property
+    def crontab_files(self) -> Sequence[Path]:
+        """The files that the crontab in force was read from."""
+        ...
+
+    def reload(self) -> Reloaded:
+        """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
+        ...
+
+    def stop(self, *, now: bool) -> None:
+        """Begin to stop and return."""
+        ...
+
+
+class Handlers:
+    """Answers requests; called with one, it returns the reply or raises a PycronError."""
+
+    def __init__(self, engine: EnginePort, service: ServicePort) -> None:
+        self._engine = engine
+        self._service = service
+
+    def __call__(self, request: Request[Any]) -> object:
+        """Return the answer to ``request``."""
+        match request:
+            case Ping():
+                return Pong(os.getpid(), crond_py.__version__)
+            case ListJobs():
+                return self._list()
+            case GetStatus():
+                return self._status()
+            case CancelRun(run_id):
+                _check_run_id(run_id)
+                return CancelList((self._engine.cancel_run(run_id),))
+            case CancelJob(job):
+                return CancelList(tuple(self._engine.cancel_job(job)))
+            case Trigger(job, force):
+                return Triggered(self._engine.trigger(job, force=force))
+            case WaitRun(run_id, limit):
+                _check_run_id(run_id)
+                return Waited(self._engine.wait_run(run_id, min(limit, LONGEST_WAIT)))
+            case Reload():
+                return self._service.reload()
+            case Stop(now):
+                self._service.stop(now=now)
+                return Stopping(os.getpid())
+        raise TypeError(f"not a request: {request!r}")
+
+    def _list(self) -> JobList:
+        status = self._engine.status()
+        jobs = (job_view(job.job, job.next_due, job.active, job.last) for job in status.jobs)
+        return JobList(status.now, self._files(), tuple(jobs))
+
+    def _files(self) -> tuple[str, ...]:
+        return tuple(map(str, self._service.crontab_files))
+
+    def _status(self) -> DaemonStatus:
+        status = self._engine.status()
+        first = min(
+            (job for job in status.jobs if job.next_due is not None), key=_next_due, default=None
+        )
+        active = (run for job in status.jobs for run in job.active)
+        return DaemonStatus(
+            pid=os.getpid(),
+            version=crond_py.__version__,
+            now=status.now,
+            started_at=status.started_at,
+            is_stopping=status.is_stopping,
+            crontab=self._files(),
+            jobs=len(status.jobs),
+            enabled_jobs=sum(job.job.enabled for job in status.jobs),
+            active=tuple(sorted(active, key=lambda run: (run.claimed_at, run.id))),
+            pools=status.pools,
+            troubles=status.troubles,
+            next_due=first.next_due if first else None,
+            next_job=first.job.name if first else "",
+        )
+
+
+def _next_due(status: JobStatus) -> float:
+    return status.next_due.timestamp() if status.next_due else float("inf")
+
+
+def _check_run_id(run_id: int) -> None:
+    """Keep out numbers that no ledger can hold."""
+    if not 0 < run_id <= _LARGEST_RUN_ID:
+        raise UnknownNameError(f"there is no run {run_id}")

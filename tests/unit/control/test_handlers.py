@@ -1,0 +1,134 @@
+"""What each request asks of the engine and the service."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import crond_py
+from crond_py.clock import SystemClock
+from crond_py.control import protocol
+from crond_py.control.client import call
+from crond_py.control.handlers import Handlers
+from crond_py.control.server import ControlServer
+from crond_py.errors import CrontabError, Fault, RequestRefusedError, UnknownNameError
+from tests.unit.control.fakes import ENDED, NOON, RUNNING, FakeEngine, FakeService
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    """Make an engine that remembers what it was asked."""
+    return FakeEngine()
+
+
+@pytest.fixture
+def service() -> FakeService:
+    """Make a service that remembers what it was asked."""
+    return FakeService()
+
+
+@pytest.fixture
+def handle(engine: FakeEngine, service: FakeService) -> Handlers:
+    """Make the handlers under test."""
+    return Handlers(engine, service)
+
+
+def test_ping_names_process_and_version(handle: Handlers) -> None:
+    """A client learns whom it talks to."""
+    assert handle(protocol.Ping()) == protocol.Pong(os.getpid(), crond_py.__version__)
+
+
+def test_list_tells_of_every_job(handle: Handlers) -> None:
+    """Each job is there in the crontab's order with its runs and its next due instant."""
+    listed = handle(protocol.ListJobs())
+    assert isinstance(listed, protocol.JobList)
+    assert listed.crontab == ("/etc/pycron/crontab.toml",)
+    assert [job.name for job in listed.jobs] == ["backup", "off"]
+    backup, off = listed.jobs
+    assert (backup.active, backup.last) == ((RUNNING,), ENDED)
+    assert backup.next_due == NOON + timedelta(hours=23)
+    assert backup.timezone == "Europe/Berlin"
+    assert "0 12 * * *" in backup.schedule
+    assert (off.enabled, off.next_due) == (False, None)
+
+
+def test_status_sums_up(handle: Handlers) -> None:
+    """Counts, runs, pools, troubles and the job that is due first."""
+    status = handle(protocol.GetStatus())
+    assert isinstance(status, protocol.DaemonStatus)
+    assert (status.pid, status.jobs, status.enabled_jobs) == (os.getpid(), 2, 1)
+    assert status.active == (RUNNING,)
+    assert status.troubles == ("the disk is full",)
+    assert (status.next_job, status.next_due) == ("backup", NOON + timedelta(hours=23))
+    assert status.crontab == ("/etc/pycron/crontab.toml",)
+
+
+def test_cancel_passes_on_what_ends(handle: Handlers, engine: FakeEngine) -> None:
+    """A run by its number, and all runs of a job by its name."""
+    one = handle(protocol.CancelRun(7))
+    assert isinstance(one, protocol.CancelList)
+    assert [(run.run_id, run.ending) for run in one.runs] == [(7, True)]
+    many = handle(protocol.CancelJob("backup"))
+    assert isinstance(many, protocol.CancelList)
+    assert [(run.run_id, run.ending) for run in many.runs] == [(7, True), (9, False)]
+    assert engine.asked == [("cancel_run", 7), ("cancel_job", "backup")]
+
+
+@pytest.mark.parametrize("run_id", [0, -1, 2**63, 10**400])
+def test_a_number_that_no_run_can_have_is_unknown(
+    handle: Handlers, engine: FakeEngine, run_id: int
+) -> None:
+    """P9: it never reaches a ledger that would choke on it."""
+    for request in (protocol.CancelRun(run_id), protocol.WaitRun(run_id)):
+        with pytest.raises(UnknownNameError):
+            handle(request)
+    assert engine.asked == []
+
+
+def test_a_wait_is_bounded(handle: Handlers, engine: FakeEngine) -> None:
+    """P4: no client keeps a thread for longer than the protocol says."""
+    assert handle(protocol.WaitRun(6, timedelta(days=9))) == protocol.Waited(ENDED)
+    assert handle(protocol.WaitRun(7, timedelta(seconds=1))) == protocol.Waited(None)
+    assert engine.asked == [
+        ("wait_run", 6, protocol.LONGEST_WAIT),
+        ("wait_run", 7, timedelta(seconds=1)),
+    ]
+
+
+def test_stop_says_how(handle: Handlers, service: FakeService) -> None:
+    """Both ways to stop reach the service, and the answer names the process to wait for."""
+    assert handle(protocol.Stop()) == protocol.Stopping(os.getpid())
+    assert handle(protocol.Stop(now=True)) == protocol.Stopping(os.getpid())
+    assert service.stopped == [False, True]
+
+
+def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
+    """Replies and errors of every operation come out at the client as the handlers gave them."""
+    service = FakeService()
+    handle = Handlers(FakeEngine(), service)
+    path = tmp_path / "control.sock"
+    server = ControlServer(path, handle, SystemClock())
+    server.start()
+    try:
+        assert call(path, protocol.Ping()) == handle(protocol.Ping())
+        assert call(path, protocol.ListJobs()) == handle(protocol.ListJobs())
+        assert call(path, protocol.GetStatus()) == handle(protocol.GetStatus())
+        assert call(path, protocol.CancelRun(7)) == handle(protocol.CancelRun(7))
+        assert call(path, protocol.CancelJob("a")) == handle(protocol.CancelJob("a"))
+        assert call(path, protocol.Trigger("backup", force=True)) == protocol.Triggered(8)
+        assert call(path, protocol.WaitRun(6)) == protocol.Waited(ENDED)
+        assert call(path, protocol.Reload()) == protocol.Reloaded(added=("new",), unchanged=2)
+        assert call(path, protocol.Stop()) == protocol.Stopping(os.getpid())
+        with pytest.raises(RequestRefusedError, match="run 7 of backup is still running"):
+            call(path, protocol.Trigger("backup"))
+        with pytest.raises(UnknownNameError, match="no job named 'nope'"):
+            call(path, protocol.Trigger("nope"))
+        service.fault = Fault("/etc/c.toml", 3, "jobs.a", "is no good", "leave it out")
+        with pytest.raises(CrontabError) as caught:
+            call(path, protocol.Reload())
+        assert caught.value.faults == (service.fault,)
+    finally:
+        server.stop()
