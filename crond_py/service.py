@@ -31,7 +31,7 @@ from types import FrameType, MappingProxyType
 from typing import Any, Final
 
 import crond_py
-from crond_py.clock import SystemClock
+from crond_py.clock import SystemClock, to_ns
 from crond_py.clockwatch import ClockWatch
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Reloaded
@@ -64,6 +64,9 @@ log = logging.getLogger("pycron.service")
 LOG_PATIENCE = timedelta(seconds=2)
 """How long the end waits for the log's last lines to be taken."""
 
+SAME_REQUEST = timedelta(milliseconds=200)
+"""Stop signals closer together are one: timeout(1) signals the process and then its group."""
+
 _BEAT: Final = object()
 _STOPPED: Final = object()
 
@@ -73,6 +76,7 @@ class StopRequest:
     """Somebody wants the daemon to stop; ``now``: without waiting for what runs."""
 
     source: str
+    received_ns: int
     now: bool = False
 
 
@@ -115,7 +119,7 @@ class Service:
         self._notifier = Notifier.from_environment()
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._reload_lock = threading.Lock()
-        self._stop_requests = 0
+        self._stopped_ns = 0
 
     # --- the daemon's life ----------------------------------------------------------------
 
@@ -170,7 +174,7 @@ class Service:
             processes=runner,
             specify=Launchpad(self._options.places.state_dir, ledger.identity),
             boot_id=boot_id(),
-            random=Random(),
+            random=Random(),  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
 
@@ -191,11 +195,15 @@ class Service:
 
     def stop(self, *, now: bool) -> None:
         """Begin to stop and return; ``now``: end what runs."""
-        self._inbox.put(StopRequest("request", now))
+        self._inbox.put(StopRequest("request", self._clock.monotonic_ns(), now))
 
     def _stop(self, request: StopRequest) -> None:
-        self._stop_requests += 1
-        if self._stop_requests == 1:
+        is_same = request.received_ns - self._stopped_ns < to_ns(SAME_REQUEST)
+        is_first = self._stopped_ns == 0
+        if is_same and not is_first and not request.now:
+            return
+        if is_first:
+            self._stopped_ns = request.received_ns
             self._notifier.stopping()
             limit = self._options.stop_timeout
             waits = format_duration(limit) if limit is not None else "as long as it takes"
@@ -204,7 +212,7 @@ class Service:
                 extra={"fields": {"on": request.source, "waits_for_runs": waits}},
             )
             self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
-        if self._stop_requests > 1 or request.now:
+        if request.now or not is_first:
             log.warning("ending what runs", extra={"fields": {"on": request.source}})
             self._engine.end_runs("pycron was told to stop at once")
 
@@ -264,7 +272,8 @@ class Service:
         def put(number: int, _frame: FrameType | None) -> None:
             received = signal.Signals(number)
             is_hangup = received is signal.SIGHUP
-            self._inbox.put(received if is_hangup else StopRequest(received.name))
+            stop = StopRequest(received.name, self._clock.monotonic_ns())
+            self._inbox.put(received if is_hangup else stop)
 
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             # Python's default for SIGINT raises in the midst of whatever runs; afterwards nothing
@@ -288,7 +297,7 @@ class Service:
             period = self._notifier.watchdog_period
             self._notifier.alive()
             if period is not None:
-                half_ns = period // timedelta(microseconds=1) * 500
+                half_ns = to_ns(period) // 2
                 self._dispatcher.call_at(popped_ns + half_ns, _BEAT)
         if items:
             self._engine.timers_fired(items, popped_ns)
