@@ -179,7 +179,8 @@ def _instant(moment: datetime, calendar: Calendar) -> datetime:
     """Return a one-off moment in UTC.
 
     A reading without an offset follows the rules of a fixed time in cron: it is taken as the
-    expression for that second of that day, in the job's zone and under its ``dst_`` keys.
+    expression for that second of that day, in the job's zone and under its ``dst_`` keys. It is
+    due once, so that of two passes "both" means the first.
     """
     if moment.tzinfo is not None:
         return moment.astimezone(UTC)
