@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, TextIO
 
 from crond_py.logs.lines import JsonFormatter, TextFormatter
-from crond_py.logs.writer import LogWriter, Outlet
+from crond_py.logs.writer import LogWriter, Outlet, occupy_standard_descriptors
 
 FORMATS: Final = ("text", "json")
 
@@ -33,8 +33,10 @@ def configure_logging(
 
     ``log_format`` is one of FORMATS. A stream that is None was closed when the process began, and
     the log goes nowhere. Warnings and exceptions that nobody caught are logged as well. Starts a
-    thread, so a daemon detaches first. Raises PycronError where the file cannot be opened.
+    thread, so a daemon detaches first. A file that was moved away by a rotation is followed by a
+    new one of its name. Raises PycronError where the file cannot be opened.
     """
+    occupy_standard_descriptors()
     outlet = Outlet.to_stream(stream) if file is None else Outlet.to_file(file)
     formatter: logging.Formatter
     if log_format == "json":
@@ -59,10 +61,6 @@ class Log:
         # What Python would print on standard error might have to wait for a reader there.
         sys.excepthook = _log_uncaught
         threading.excepthook = _log_uncaught_in_thread
-
-    def reopen(self) -> None:
-        """Have a log file opened again by its name, as after a rotation; return at once."""
-        self._writer.reopen()
 
     def close(self, timeout: timedelta) -> bool:
         """Write what waits, for at most ``timeout``; False if not all of it could be. Idempotent.

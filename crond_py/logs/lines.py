@@ -107,6 +107,9 @@ def _text_value(value: object) -> str:
     """Return a field's value as one word, in double quotes where it would not look like one."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone().isoformat()
+    if isinstance(value, timedelta):
+        # As the number in the JSON form, so that both can be searched alike.
+        return f"{value.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"
     text = _cut(_plain(value))
     if text and not any(character in ' "=\\' for character in text):
         return printable_line(text)

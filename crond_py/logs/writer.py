@@ -68,19 +68,31 @@ class Outlet:
             rest = rest[written:]
             self._is_torn = bool(rest)
 
-    def reopen(self) -> None:
-        """Open the file of this name again. Raises PycronError, and keeps to the one it has."""
-        if self._file is not None:
-            descriptor = open_log_file(self._file)
-            self.close()
-            self._descriptor = descriptor
-            self._is_torn = False
+    def follow(self) -> None:
+        """Go on in a new file where the file's name is not this one's any more: it was rotated.
+
+        Raises PycronError where there is no such file and none can be made; then lines still go
+        to the one that was moved away.
+        """
+        file, descriptor = self._file, self._descriptor
+        if file is None or descriptor is None or _is_in_place(file, descriptor):
+            return
+        self._descriptor = open_log_file(file)
+        os.close(descriptor)
+        self._is_torn = False
 
     def close(self) -> None:
         """Give the descriptor back; what is written after that goes nowhere."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _is_in_place(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def open_log_file(file: Path) -> int:
@@ -109,7 +121,7 @@ class LogWriter:
         self._changed = threading.Condition()
         self._waiting: deque[str] = deque()
         self._dropped = 0
-        self._has_to_reopen = False
+        self._is_lost = False
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="pycron-log", daemon=True)
         self._thread.start()
@@ -123,12 +135,6 @@ class LogWriter:
             self._waiting.append(line)
             self._changed.notify()
 
-    def reopen(self) -> None:
-        """Have the log file opened again by its name, as after a rotation; return at once."""
-        with self._changed:
-            self._has_to_reopen = True
-            self._changed.notify()
-
     def close(self, timeout: timedelta) -> bool:
         """Write what waits, for at most ``timeout``; False if not all of it could be."""
         with self._changed:
@@ -140,17 +146,14 @@ class LogWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._waiting or self._has_to_reopen or self._is_closing):
+                while not (self._waiting or self._is_closing):
                     self._changed.wait()
-                reopen, self._has_to_reopen = self._has_to_reopen, False
                 line = self._waiting.popleft() if self._waiting else None
-            if reopen:
-                self._reopen()
-            if line is not None:
-                self._write(line)
-            elif not reopen:
+            if line is None:
                 self._outlet.close()
                 return
+            self._follow()
+            self._write(line)
 
     def _write(self, line: str) -> None:
         """Write a line, and after the last one that waits how many have been lost before."""
@@ -174,11 +177,15 @@ class LogWriter:
             return False
         return True
 
-    def _reopen(self) -> None:
+    def _follow(self) -> None:
         try:
-            self._outlet.reopen()
+            self._outlet.follow()
         except PycronError as error:
-            self._is_written(self._own_line(str(error)))
+            if not self._is_lost:
+                self._is_written(self._own_line(str(error)))
+            self._is_lost = True
+        else:
+            self._is_lost = False
 
     def _own_line(self, message: str, **fields: object) -> str:
         record = logging.LogRecord("pycron.log", logging.WARNING, "", 0, "%s", (message,), None)
