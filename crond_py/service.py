@@ -49,7 +49,7 @@ from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import CrontabError, LedgerCorruptError, PycronError
 from crond_py.launch import Launchpad
 from crond_py.ledger.database import set_aside
-from crond_py.ledger.lock import StateLock
+from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.logs import configure_logging
 from crond_py.pidfile import PidFile
@@ -143,11 +143,12 @@ class Service:
 
     def _start(self, stack: ExitStack) -> None:
         places = self._options.places
-        if self._options.pid_file is not None:
-            stack.enter_context(PidFile(self._options.pid_file))
         lock = StateLock(places.state_dir)
         lock.acquire(self._clock.now())
         stack.callback(lock.release)
+        if self._options.pid_file is not None:
+            # Under the lock: a second daemon must not replace the first one's file.
+            stack.enter_context(PidFile(self._options.pid_file))
         ledger = stack.enter_context(closing(open_ledger(places.ledger, self._clock)))
         runner = ProcessRunner(self._engine.process_event, self._clock)
         runner.open()
@@ -324,9 +325,9 @@ def main(arguments: Sequence[str]) -> int:
     readiness: Readiness | None = None
     try:
         if options.is_daemonized:
+            make_private_directory(options.places.state_dir)  # where the log file usually is
             readiness = daemonize(options.log_file)
-        file_log = None if options.is_daemonized else options.log_file
-        daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=file_log)
+        daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
             Service(options).run(readiness.up if readiness is not None else _nothing)
         finally:
