@@ -22,6 +22,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -54,6 +55,7 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.logs import configure_logging
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
+from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
 from crond_py.schedule import clear_zone_cache, format_duration
@@ -118,6 +120,7 @@ class Service:
         self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
         self._notifier = Notifier.from_environment()
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._janitor = ThreadPoolExecutor(1, thread_name_prefix="pycron-janitor")
         self._reload_lock = threading.Lock()
         self._stopped_ns = 0
 
@@ -158,6 +161,7 @@ class Service:
         core = self._build_core(ledger, runner)
         core.begin(self._crontab)
         self._engine.start(core)
+        stack.callback(self._janitor.shutdown, cancel_futures=True)
         stack.callback(self._engine.close)
         watch = ClockWatch(self._clock, self._clock_changed, check_every=self._options.clock_check)
         watch.start()
@@ -175,9 +179,19 @@ class Service:
             processes=runner,
             specify=Launchpad(self._options.places.state_dir, ledger.identity),
             boot_id=boot_id(),
+            remove_outputs=self._remove_outputs,
             random=Random(),  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
+
+    def _remove_outputs(self, outputs: Sequence[str]) -> None:
+        """Remove files of forgotten runs, in a thread of its own: the disk may be slow."""
+
+        def remove() -> None:
+            for fault in remove_outputs(map(Path, outputs)):
+                log.warning("%s", fault, extra=_no_fields())
+
+        self._janitor.submit(remove)
 
     def _stop_dispatcher(self) -> None:
         self._dispatcher.stop()

@@ -115,13 +115,13 @@ def _shape(wanted: type) -> tuple[tuple[str, Any, bool], ...]:
 
 def _bool(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError
+        raise ValueError  # noqa: TRY004 - the caller words it
     return value
 
 
 def _int(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError
+        raise ValueError  # noqa: TRY004 - the caller words it
     return value
 
 
@@ -133,7 +133,7 @@ def _float(value: object) -> float:
 
 def _str(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError
+        raise ValueError  # noqa: TRY004 - the caller words it
     return value
 
 

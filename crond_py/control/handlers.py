@@ -93,7 +93,7 @@ class Handlers:
         self._engine = engine
         self._service = service
 
-    def __call__(self, request: Request[Any]) -> object:
+    def __call__(self, request: Request[Any]) -> object:  # noqa: PLR0911 - one a request
         """Return the answer to ``request``."""
         match request:
             case Ping():

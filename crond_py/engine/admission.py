@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import Parts, Register, log, tell
+from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Cause, Outcome, Run, State
 from crond_py.policy import Admission, OverlapDecision, Recovery, decide_overlap
@@ -62,6 +62,7 @@ class Admitter:
             reason=reason,
         )
         self._parts.outbox.claim(claim, lambda _: None)
+        self._register.on_row(state.job.name)
         tell(logging.WARNING, "run skipped", state.job.name, due=due, reason=reason)
 
     def refuses(self, state: JobState, cause: Cause) -> str:
@@ -74,7 +75,7 @@ class Admitter:
         if run_id is None:
             log.warning(
                 "occurrence has its run already",
-                extra={"fields": {"job": state.job.name, "due": active.run.due}},
+                extra=fields(job=state.job.name, due=active.run.due),
             )
             held_slot = active.stage is Stage.STARTING
             self._attempts.retire(active)
@@ -121,7 +122,7 @@ class Admitter:
         state.active.append(active)
         self._register.slots(active.job).taken += 1
         attempt = active.attempt
-        assert attempt is not None
+        assert attempt is not None  # noqa: S101 - it was adopted by it
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
         if active.job.timeout is not None:
             used = now - (attempt.started_at or attempt.begun_at)

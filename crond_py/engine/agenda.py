@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.crontab.summary import fingerprint
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, StartupTrigger
+from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue
-from crond_py.engine.parts import Parts, Register, log
+from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.records import JobState, Stage
 from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
 from crond_py.policy import (
@@ -269,6 +269,7 @@ class Agenda:
             count=dropped.count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
+        self._register.on_row(state.job.name)
         self._log(
             logging.WARNING,
             "occurrences missed",
@@ -284,9 +285,7 @@ class Agenda:
     def clock_changed(self, step: timedelta, states: Mapping[str, JobState]) -> None:
         """Derive every deadline again after the wall clock was set by ``step``."""
         ahead = "forward" if step > timedelta(0) else "back"
-        log.warning(
-            "the clock was set %s by %s", ahead, format_duration(abs(step)), extra={"fields": {}}
-        )
+        log.warning("the clock was set %s by %s", ahead, format_duration(abs(step)), extra=fields())
         now = self._parts.timekeeper.now()
         for state in list(states.values()):
             if isinstance(state.job.trigger, EveryTrigger):
@@ -310,7 +309,7 @@ class Agenda:
         """Keep a fault of one job's schedule to that job: the boundary of one dispatch."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - named above
             self._disable(state, error)
 
     def _disable(self, state: JobState, error: Exception) -> None:
@@ -321,16 +320,16 @@ class Agenda:
         log.error(
             "job disabled, its schedule cannot be followed",
             exc_info=error,
-            extra={"fields": {"job": state.job.name, "reason": str(error)}},
+            extra=fields(job=state.job.name, reason=str(error)),
         )
 
     def _log(
-        self, level: int, message: str, state: JobState, reason: str, **fields: object
+        self, level: int, message: str, state: JobState, reason: str, **values: object
     ) -> None:
         log.log(
             level,
             message,
-            extra={"fields": {"job": state.job.name, **fields, "reason": reason}},
+            extra=fields(job=state.job.name, **values, reason=reason),
         )
 
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from crond_py.crontab.model import Job
 from crond_py.engine.events import KillDue, RetryDue, TimeoutDue, TooLateDue
-from crond_py.engine.parts import Parts, Register, log, tell
+from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Attempt, Cause, Exit, Outcome, State
@@ -74,7 +74,7 @@ class Attempts:
 
     def write_and_launch(self, active: ActiveRun) -> None:
         """Enter an attempt that has begun, and start its process once that is durable."""
-        assert active.attempt is not None
+        assert active.attempt is not None  # noqa: S101 - set by _begin_attempt just before
         self._parts.outbox.write(
             SetRun(active.run.id, State.RUNNING),
             SetAttempt(active.run.id, active.attempt),
@@ -92,8 +92,8 @@ class Attempts:
             if active.attempt is not None and spec.output is not None:
                 active.attempt = replace(active.attempt, output=str(spec.output))
             self._parts.processes.start(spec)
-        except Exception:
-            log.exception("run cannot be started", extra={"fields": {"run": active.run.id}})
+        except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
+            log.exception("run cannot be started", extra=fields(run=active.run.id))
             reason = "cannot start: an error inside pycron, see the daemon's log"
             self._end(active, Outcome.FAILED, reason, None)
 
@@ -224,7 +224,7 @@ class Attempts:
     def signal(self, active: ActiveRun) -> None:
         """Ask the process tree to end, or kill it; asked, it gets ``kill_after`` to do so."""
         stop = active.stop
-        assert stop is not None
+        assert stop is not None  # noqa: S101 - callers have set it
         self._parts.processes.stop(active.key, force=stop.is_forced)
         if not stop.is_forced and active.kill_timer is None:
             active.kill_timer = self._parts.timers.call_at(
@@ -250,6 +250,7 @@ class Attempts:
         self._parts.outbox.write(
             SetRun(active.run.id, State.DONE, outcome=outcome, reason=reason, finished_at=now)
         )
+        self._register.on_row(active.job.name)
         for callback in active.on_end:
             self._parts.outbox.then(partial(callback, active.run))
         level = logging.INFO if outcome is Outcome.SUCCEEDED else logging.WARNING

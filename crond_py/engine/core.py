@@ -15,16 +15,17 @@ from crond_py.engine import events
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import Parts, Register, log
+from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
+from crond_py.engine.retention import Retention
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Cursor, Run
 from crond_py.policy import TICK
-from crond_py.ports import Ended, LedgerReader, Started, StartFailed
+from crond_py.ports import Ended, Ledger, Started, StartFailed
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
@@ -33,7 +34,7 @@ LEDGER_RETRY = timedelta(seconds=1)
 class Core:
     """The engine without its thread. ``begin`` comes first, then ``handle`` for every batch."""
 
-    def __init__(self, parts: Parts, ledger: LedgerReader) -> None:
+    def __init__(self, parts: Parts, ledger: Ledger) -> None:
         self._parts = parts
         self._ledger = ledger
         self._register = register = Register()
@@ -42,7 +43,9 @@ class Core:
         self._stopper = Stopper(self._attempts)
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
-        self._started_at = parts.timekeeper.now()
+        self._started_at = now = parts.timekeeper.now()
+        self._retention = Retention(ledger, parts.remove_outputs, now)
+        register.on_row = self._row_entered
         self._ledger_trouble = ""
         self._on_stopped: list[Callable[[], None]] = []
 
@@ -141,9 +144,10 @@ class Core:
         for event in batch:
             try:
                 self._handle(event)
-            except Exception:
-                log.exception("event not handled", extra={"fields": {"event": repr(event)}})
+            except Exception:  # noqa: BLE001 - the boundary of one event
+                log.exception("event not handled", extra=fields(event=repr(event)))
         self._flush()
+        self._retention.sweep(self._register.states, self._parts.timekeeper.now())
         if self._register.is_stopping and self._on_stopped and not self.processes_left:
             callbacks, self._on_stopped = self._on_stopped, []
             for callback in callbacks:
@@ -196,6 +200,9 @@ class Core:
         if step is not None:
             self._agenda.clock_changed(step, self._register.states)
 
+    def _row_entered(self, job: str) -> None:
+        self._retention.note_row(job, self._parts.timekeeper.now())
+
     def _flush(self) -> None:
         try:
             self._parts.outbox.flush()
@@ -203,7 +210,7 @@ class Core:
             if not self._ledger_trouble:
                 log.error(
                     "the ledger cannot be written; runs wait until it can",
-                    extra={"fields": {"reason": str(error)}},
+                    extra=fields(reason=str(error)),
                 )
             self._ledger_trouble = f"the ledger cannot be written, runs wait: {error}"
             self._parts.timers.call_at(
@@ -212,7 +219,7 @@ class Core:
         else:
             if self._ledger_trouble:
                 self._ledger_trouble = ""
-                log.warning("the ledger can be written again", extra={"fields": {}})
+                log.warning("the ledger can be written again", extra=fields())
 
     # --- requests -------------------------------------------------------------------------
 
@@ -263,7 +270,7 @@ class Core:
             due += TICK  # that instant is an occurrence's, and a run's identity is its own
         state.last_manual = due
         active = self._admitter.admit(state, due, Cause.MANUAL, is_forced=is_forced)
-        assert active is not None
+        assert active is not None  # noqa: S101 - refused above
         self._parts.outbox.then(lambda: then(active))
         return active
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -40,13 +40,15 @@ class Parts:
     specify: SpecBuilder
     boot_id: str
     random: Random
+    remove_outputs: Callable[[Sequence[str]], None]
 
 
 @dataclass(slots=True)
 class Register:
     """Every run without an outcome, every job and every pool.
 
-    ``on_idle`` is told when a job's last unfinished run has ended, and at which instant.
+    ``on_idle`` is told when a job's last unfinished run has ended, and at which instant; ``on_row``
+    when a job has got another row with an outcome.
     """
 
     runs: dict[int, ActiveRun] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class Register:
     pools: dict[str, Slots] = field(default_factory=dict)
     is_stopping: bool = False
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
+    on_row: Callable[[str], None] = lambda _job: None
 
     def slots(self, job: Job) -> Slots:
         """Return the slots of a job's pool; a removed job may name one that is gone."""
@@ -63,10 +66,14 @@ class Register:
         return slots
 
 
-def tell(level: int, message: str, job: str, **fields: object) -> None:
-    """Log one event; fields that are None are left out."""
-    present = {key: value for key, value in fields.items() if value is not None}
-    log.log(level, message, extra={"fields": {"job": job, **present}})
+def fields(**values: object) -> dict[str, object]:
+    """Return the ``extra`` of a log record; values that are None are left out."""
+    return {"fields": {name: value for name, value in values.items() if value is not None}}
+
+
+def tell(level: int, message: str, job: str, **values: object) -> None:
+    """Log one event of a job; values that are None are left out."""
+    log.log(level, message, extra=fields(job=job, **values))
 
 
 def short(span: timedelta | None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
-from crond_py.engine.parts import Parts, Register, log
+from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Cursor, Run, State
 from crond_py.policy import Recovery, decide_recovery
@@ -62,7 +62,7 @@ class Recoverer:
             logging.INFO if recovery in {Recovery.ADOPT, Recovery.REQUEUE} else logging.WARNING,
             "run of an earlier pycron: %s",
             recovery,
-            extra={"fields": {"job": run.job, "run": run.id, "due": run.due}},
+            extra=fields(job=run.job, run=run.id, due=run.due),
         )
         self._admitter.resume(state, active, recovery, _how_lost(active))
 

@@ -157,5 +157,5 @@ class Engine:
 def _put(question: Callable[[Core], T], core: Core, answer: Future[T]) -> None:
     try:
         answer.set_result(question(core))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - handed to the caller, whose it is
         answer.set_exception(error)

@@ -1,5 +1,4 @@
-"""Turns wall-clock instants into deadlines of the monotonic clock, and notices when the wall
-clock is set.
+"""Turns wall-clock instants into monotonic deadlines, and notices when the wall clock is set.
 
 One difference between the two clocks is held and used for every deadline, so that occurrences of
 one instant get one deadline and fall into one batch. Slewing moves both clocks alike, and so does

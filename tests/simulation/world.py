@@ -126,6 +126,8 @@ class World:
             retry=pick((Retry(), Retry(3, 3 * SECOND, 2.0, 10 * SECOND))),
             pool=pick(("default", "small")),
             priority=pick((0, 0, 5)),
+            keep_runs=None,  # the accounts are checked at the end
+            keep_for=None,
             env=MappingProxyType({}),
         )
 
@@ -177,6 +179,7 @@ class World:
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
             boot_id=f"boot{self.boots}",
             random=self.random,
+            remove_outputs=lambda _outputs: None,
         )
         core = Core(parts, self.ledger)
         self.tell("daemon starts")

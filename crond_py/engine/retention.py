@@ -1,0 +1,88 @@
+"""Which finished runs are forgotten, and when: a little at a time, while jobs finish.
+
+A job's ledger rows and outputs grow only when it has runs, so that is when they are looked at; an
+idle daemon is never woken for it. The rows go in the engine's thread, a bounded number at a time;
+the files are removed elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+
+from crond_py.crontab.model import Job
+from crond_py.engine.parts import fields, log
+from crond_py.engine.records import JobState
+from crond_py.errors import LedgerError
+from crond_py.ports import Ledger
+
+AT_ONCE = 200
+"""How many runs are deleted in one go; it bounds how long anything waits for it."""
+
+OFTEN = 50
+"""After how many new rows a job is looked at, at the latest."""
+
+RARELY = timedelta(hours=1)
+"""A job with few runs is looked at no more often than this."""
+
+
+A_BATCH = 20
+"""How many jobs are looked at after one batch of events."""
+
+
+class Retention:
+    """Applies each job's ``keep``."""
+
+    def __init__(
+        self, ledger: Ledger, remove_outputs: Callable[[Sequence[str]], None], now: datetime
+    ) -> None:
+        self._ledger = ledger
+        self._remove_outputs = remove_outputs
+        self._began = now
+        self._new_rows: dict[str, int] = {}
+        self._looked_at: dict[str, datetime] = {}
+        self._ripe: dict[str, None] = {}
+
+    def note_row(self, job: str, now: datetime) -> None:
+        """Count a row that has come to a job."""
+        rows = self._new_rows[job] = self._new_rows.get(job, 0) + 1
+        if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
+            self._ripe[job] = None
+
+    def sweep(self, states: Mapping[str, JobState], now: datetime) -> None:
+        """Prune a few of the jobs whose turn it is."""
+        for name in list(islice(self._ripe, A_BATCH)):
+            state = states.get(name)
+            if state is None or self._prune(state.job, now):
+                del self._ripe[name]
+                self._new_rows.pop(name, None)
+                self._looked_at[name] = now
+
+    def _prune(self, job: Job, now: datetime) -> bool:
+        """Delete up to AT_ONCE runs; True when no more are left to delete."""
+        try:
+            pruned = self._ledger.prune(
+                job.name,
+                keep_runs=job.keep_runs,
+                older_than=_before(now, job.keep_for),
+                limit=AT_ONCE,
+            )
+        except LedgerError as error:
+            # It comes to its turn again; that the ledger is in trouble is said by who writes.
+            log.debug("old runs not deleted", extra=fields(job=job.name, reason=str(error)))
+            return True
+        outputs = [output for output in pruned.outputs if output]
+        if outputs:
+            self._remove_outputs(outputs)
+        return pruned.runs < AT_ONCE
+
+
+def _before(now: datetime, span: timedelta | None) -> datetime | None:
+    """Return the instant ``span`` ago; None where there is no bound or no such instant."""
+    if span is None:
+        return None
+    try:
+        return now - span
+    except OverflowError:
+        return None
