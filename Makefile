@@ -1,0 +1,106 @@
+# pycron: everything from a bare checkout. Each target does its own set-up.
+#
+#   make run         start the daemon on examples/quickstart.toml; Ctrl-C ends it
+#   make test        all tests but the long ones and the one that boots a systemd
+#   make test-long   the long ones
+#   make check       formatting, lints, types, import rules
+#   make coverage    the tests once more, with the branches that they take
+#   make bench       measure
+#   make dist        wheel and sdist, into dist/
+#   make test-wheel  the end-to-end tests, against the wheel installed on its own
+#   make test-systemd  boot a systemd in a container and run the units there (root)
+#   make clean       remove what was built; distclean: the virtual environment too
+#
+# PYTHON=/usr/bin/python3.12 picks the interpreter, VENV= another place for its packages.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+VENV ?= .venv
+BIN := $(VENV)/bin
+STATE := build/run
+WHEEL_VENV := build/wheel-venv
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help run test test-long check coverage bench dist test-wheel test-systemd clean distclean
+
+help:
+	@sed -n '/^# *make/s/^# *//p' Makefile
+
+# --- set-up: once, and again when pyproject.toml changes ---------------------------------------
+
+$(VENV)/.stamp-run: pyproject.toml .ci/venv
+	@echo "setting up $(VENV) (once) ..."
+	@.ci/venv "$(VENV)" "$(PYTHON)" -- --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-run
+	@echo "adding the tools for tests and checks (once) ..."
+	@.ci/venv "$(VENV)" "$(PYTHON)" -- --group dev
+	@touch $@
+
+# --- run ---------------------------------------------------------------------------------------
+
+run: $(VENV)/.stamp-run
+	@if $(BIN)/pycron status --state-dir $(STATE) >/dev/null 2>&1; then \
+	    echo "make run goes on in another terminal already; end that one first"; exit 1; fi
+	@rm -rf $(STATE)
+	@echo
+	@echo "pycron runs the jobs of examples/quickstart.toml. Ctrl-C ends it (twice: at once)."
+	@echo "Its state is thrown away by the next make run. Look at it from another terminal:"
+	@echo
+	@echo "    cd $(CURDIR)"
+	@echo "    export PYCRON_STATE_DIR=$(CURDIR)/$(STATE)"
+	@echo "    $(BIN)/pycron history"
+	@echo "    $(BIN)/pycron logs slow"
+	@echo "    $(BIN)/pycron status"
+	@echo
+	@exec $(BIN)/pycron run examples/quickstart.toml --state-dir $(STATE)
+
+# --- tests and checks --------------------------------------------------------------------------
+
+test: $(VENV)/.stamp-dev
+	$(PYTEST) -m "not long and not systemd"
+
+test-long: $(VENV)/.stamp-dev
+	$(PYTEST) -m "long and not systemd"
+
+test-systemd: $(VENV)/.stamp-dev
+	$(PYTEST) -m systemd tests/packaging
+
+check: $(VENV)/.stamp-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+coverage: $(VENV)/.stamp-dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -m "not long and not systemd"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --show-missing
+
+bench: $(VENV)/.stamp-dev
+	@for each in tests/benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python "$$each"; done
+
+# --- packages ----------------------------------------------------------------------------------
+
+dist: $(VENV)/.stamp-dev
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+test-wheel: dist
+	@rm -rf $(WHEEL_VENV)
+	@.ci/venv $(WHEEL_VENV) "$(PYTHON)" -- dist/*.whl
+	PYCRON=$(CURDIR)/$(WHEEL_VENV)/bin/pycron $(PYTEST) tests/e2e -m "not long"
+
+clean:
+	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache \
+	    .import_linter_cache
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .venv-*
