@@ -40,7 +40,6 @@ class Lifecycle:
         # Reentrant, so that a log handler may schedule and cancel.
         self.lock = threading.RLock()
         self._clock = clock
-        self._idle = threading.Condition(self.lock)
         self._records: set[Record] = set()
         self._is_closed = False
         self._offset_ns = wall_offset_ns(clock)
@@ -117,15 +116,13 @@ class Lifecycle:
                 self._end()
 
     def wait_closed(self) -> None:
-        """Wait until the last task is over and the threads have ended.
+        """Wait, after ``close``, until the last task is over and the threads have ended.
 
         A caller that runs in a worker would wait for itself: it does not wait.
         """
         if self._workers.is_current_thread():
             return
-        with self._idle:
-            self._idle.wait_for(lambda: self._is_closed and not self._records)
-        self._dispatcher.wait()
+        self._dispatcher.wait()  # it is stopped when the last task is over
         self._workers.wait()
         if self._watch is not None:
             self._watch.wait()
@@ -140,7 +137,6 @@ class Lifecycle:
         if self._watch is not None:
             self._watch.stop()
         _open.discard(self)
-        self._idle.notify_all()
 
     # --- due ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import crond_py
 from crond_py.errors import PycronError, ScheduleError
 from crond_py.model import Retry
 from crond_py.scheduler import Scheduler, Task, TaskState
+from crond_py.scheduler.task import Run
 from tests.support.clock import FakeClock
 from tests.support.scheduling import PATIENCE, Bench
 
@@ -366,6 +367,57 @@ def test_cancel_of_a_run_that_waits_for_a_worker(bench: Bench) -> None:
     assert bench.calls == []
 
 
+def test_cancel_of_a_run_that_a_worker_has_just_taken(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the call begins a cancel holds, whichever thread has the run in hand."""
+    lifecycle = bench.scheduler._lifecycle
+    taken, go_on = threading.Event(), threading.Event()
+
+    def work(run: Run) -> None:
+        taken.set()
+        assert go_on.wait(PATIENCE)
+        lifecycle._work(run)
+
+    monkeypatch.setattr(lifecycle._workers, "_work", work)
+    task = bench.scheduler.schedule_after(0, bench.note("a"))
+    assert taken.wait(PATIENCE)
+    assert task.cancel() is True
+    go_on.set()
+    bench.settle()
+    assert bench.calls == []
+    assert (task.state, task.runs) == (TaskState.CANCELLED, 0)
+
+
+def test_cancel_of_what_is_being_delivered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken off the heap and not yet looked at, a task or a retry can still be cancelled."""
+    lifecycle = bench.scheduler._lifecycle
+    popped, go_on = threading.Event(), threading.Event()
+
+    def deliver(items: list[object], popped_ns: int) -> None:
+        popped.set()
+        assert go_on.wait(PATIENCE)
+        lifecycle._deliver(items, popped_ns)
+
+    def fail() -> None:
+        bench.note("failed")()
+        raise ValueError
+
+    due = bench.scheduler.schedule_after(1, bench.note("due"))
+    every = bench.scheduler.schedule_every(1, bench.note("every"))
+    retry = Retry(attempts=2, delay=timedelta(seconds=1))
+    failing = bench.scheduler.schedule_after(0, fail, retry=retry)
+    bench.await_state(failing, TaskState.WAITING_RETRY)
+    monkeypatch.setattr(lifecycle._dispatcher, "_deliver", deliver)
+    bench.clock.advance(timedelta(seconds=1))
+    assert popped.wait(PATIENCE)
+    assert [task.cancel() for task in (due, every, failing)] == [True, True, True]
+    assert [task.wait(0) for task in (due, every, failing)] == [True, True, True]
+    go_on.set()
+    bench.advance(0, 10)
+    assert bench.calls == [("failed", 0)]
+
+
 def test_cancel_of_what_runs_or_has_run(bench: Bench) -> None:
     """A call that has begun cannot be taken back: False, and it ends as it would have."""
     gate = bench.gate()
@@ -424,7 +476,9 @@ def test_a_task_that_is_over_is_free(bench: Bench, monkeypatch: pytest.MonkeyPat
     bench.settle()
     error = task.last_error
     assert isinstance(error, ValueError)
-    error.__traceback__ = None  # the frame of the call, which is the task's own
+    assert error.__traceback__ is not None
+    assert error.__traceback__.tb_frame.f_code is Job.__call__.__code__
+    error.__traceback__ = None  # that frame holds the job
     del task, job
     gc.disable()
     try:

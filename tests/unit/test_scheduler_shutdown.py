@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from crond_py.errors import SchedulerShutdownError
-from crond_py.model import Retry
+from crond_py.model import Overlap, Retry
 from crond_py.scheduler import Scheduler, Task, TaskState
 from tests.support.scheduling import PATIENCE, Bench
 
@@ -222,10 +222,11 @@ def stress(seed: int) -> None:
         rng = random.Random(f"{seed}/{thread}")
         for n in range(150):
             number = thread * 1_000 + n
+            overlap = Overlap.SKIP if n % 2 else Overlap.QUEUE
             try:
+                if n % 10 == 0:
+                    scheduler.schedule_every(0.001, nothing, overlap=overlap)
                 task = scheduler.schedule_after(rng.uniform(-0.001, 0.003), work, number)
-                if rng.random() < 0.1:
-                    scheduler.schedule_every(0.001, nothing, overlap=rng.choice(["skip", "queue"]))
             except SchedulerShutdownError:
                 return
             if rng.random() < 0.4 and scheduler.cancel(task):
