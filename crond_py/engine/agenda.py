@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, StartupTrigger
+from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue
@@ -33,7 +33,8 @@ from crond_py.policy import (
     unaccounted,
 )
 from crond_py.ports import Claim, SetCursor
-from crond_py.schedule import Interval, OneOff, format_duration, parse_schedule, system_timezone
+from crond_py.schedule import OneOff, format_duration
+from crond_py.timetable import schedule_of
 
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
@@ -79,7 +80,7 @@ class Agenda:
             self._settle(state, now, _past_cause(state))
         self.arm(state)
         is_free = state.schedule is not None and state.next_due is None
-        if is_free and state.is_live and self._is_fixed_delay(state.job):
+        if is_free and state.is_live and _fixed_delay(state.job) is not None:
             # Its last run ended unseen, so nothing began the delay that is to come.
             self._restart_delay(state, now)
             self.arm(state)
@@ -153,24 +154,12 @@ class Agenda:
             state.schedule = self._schedule_of(state)
 
     def _schedule_of(self, state: JobState) -> Occurrences | None:
-        job, anchor = state.job, state.cursor.anchor
-        match job.trigger:
-            case CronTrigger(expressions):
-                return parse_schedule(
-                    expressions,
-                    job.timezone or system_timezone(),
-                    dst_gap=job.dst_gap,
-                    dst_fold=job.dst_fold,
-                    hash_key=job.name,
-                )
-            case AtTrigger(instant):
-                return OneOff(instant)
-            case EveryTrigger(period, EveryMode.FIXED_RATE) if anchor is not None:
-                return Interval(anchor, period)
-            case EveryTrigger(period, EveryMode.FIXED_DELAY) if anchor is not None:
-                return None if state.active else OneOff(anchor + period)
-            case _:
-                return None
+        delay = _fixed_delay(state.job)
+        if delay is not None:
+            if state.active or state.cursor.anchor is None:
+                return None  # it counts from the end of what runs
+            return OneOff(state.cursor.anchor + delay)
+        return schedule_of(state.job, state.cursor.anchor or state.cursor.baseline)
 
     # --- the heap -------------------------------------------------------------------------
 
@@ -212,13 +201,13 @@ class Agenda:
 
     def job_idle(self, state: JobState, ended_at: datetime) -> None:
         """Begin a fixed delay at the end of a job's last active run."""
-        if self._is_fixed_delay(state.job) and state.is_live:
+        if _fixed_delay(state.job) is not None and state.is_live:
             self._restart_delay(state, ended_at)
             self.arm(state)
 
     def _begin_delay_if_idle(self, state: JobState) -> None:
         """After an occurrence that made no run (skipped), a fixed delay begins at once."""
-        if self._is_fixed_delay(state.job):
+        if _fixed_delay(state.job) is not None:
             if state.active or state.queued:
                 state.schedule = None
             else:
@@ -227,11 +216,6 @@ class Agenda:
     def _restart_delay(self, state: JobState, begin: datetime) -> None:
         self._save(state, replace(state.cursor, anchor=begin))
         self._set_schedule(state)
-
-    @staticmethod
-    def _is_fixed_delay(job: Job) -> bool:
-        trigger = job.trigger
-        return isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY
 
     # --- missed occurrences ---------------------------------------------------------------
 
@@ -331,6 +315,14 @@ class Agenda:
             message,
             extra=fields(job=state.job.name, **values, reason=reason),
         )
+
+
+def _fixed_delay(job: Job) -> timedelta | None:
+    """Return the delay of a job that counts from the end of its last run."""
+    trigger = job.trigger
+    if isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY:
+        return trigger.period
+    return None
 
 
 def _past_cause(state: JobState) -> str:
