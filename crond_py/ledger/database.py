@@ -85,8 +85,10 @@ def in_words(path: Path) -> Iterator[None]:
 
 def _translate(error: sqlite3.Error, path: Path) -> LedgerError:
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # not SQLite's error but Python's: the connection is closed
-        return LedgerError(f"the ledger {path} cannot be used: {error}")
+    if code is None:  # not SQLite's error but Python's
+        if isinstance(error, sqlite3.OperationalError):  # it met text that is no UTF-8
+            return damaged(path, str(error))
+        return LedgerError(f"the ledger {path} cannot be used: {error}")  # a closed connection
     primary = code & _PRIMARY
     if primary in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return damaged(path, str(error))

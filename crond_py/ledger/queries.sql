@@ -58,7 +58,7 @@ ORDER BY {order}, a.number
 (SELECT * FROM runs WHERE id = ?)
 
 -- name: open_runs
-(SELECT * FROM runs WHERE outcome IS NULL)
+(SELECT * FROM runs INDEXED BY runs_open WHERE outcome IS NULL)
 
 -- name: last_runs
 (SELECT * FROM runs WHERE id IN (SELECT run_id FROM last_attempted))

@@ -116,8 +116,8 @@ def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
         # The same once more, as a bound that an index on due can use: no earlier than the first
         # stretch that reaches into the time asked for.
         terms.append(
-            "due >= coalesce("
-            "(SELECT min(due) FROM runs AS s WHERE s.last_due >= ? AND s.due < ?), ?)"
+            "due >= coalesce((SELECT min(s.due) FROM runs AS s INDEXED BY runs_stretch "
+            "WHERE s.last_due >= ? AND s.due < ?), ?)"
         )
         values.extend([since] * 4)
     if query.until is not None:

@@ -36,7 +36,7 @@ CREATE UNIQUE INDEX runs_occurrence ON runs (job, due, era);
 CREATE INDEX runs_due ON runs (due);
 
 -- What is to be taken up again after a restart; small, however long the history.
-CREATE INDEX runs_open ON runs (id) WHERE outcome IS NULL;
+CREATE INDEX runs_open ON runs (due) WHERE outcome IS NULL;
 
 -- What went wrong, which is mostly little.
 CREATE INDEX runs_not_succeeded ON runs (due) WHERE outcome <> 'succeeded';
