@@ -36,6 +36,7 @@ ALLOWED: Final = (
     f"or one of {', '.join(NAMED)}"
 )
 
+_LAST_ASCII: Final = 0x7F
 _BLANKS: Final = re.compile(r"[ \t]+")
 _ODD: Final = re.compile(r"[^\t -~]")
 _HASH: Final = re.compile(r"(?<![A-Za-z])[Hh](?![A-Za-z])")
@@ -125,12 +126,10 @@ def _check_characters(text: str) -> None:
     odd = _ODD.search(text)
     if odd is None:
         return
-    character = odd.group()
-    what = "not an ASCII character" if ord(character) > 0x7F else "a control character"  # noqa: PLR2004 - where ASCII ends
-    _refuse(
-        f"{shown(text)} has U+{ord(character):04X} in it, {what}",
-        _field_at(text, odd.start()),
-    )
+    code = ord(odd.group())
+    what = "a control character" if code <= _LAST_ASCII else "not an ASCII character"
+    field = _field_at(text, odd.start())
+    _refuse(f"{field} has U+{code:04X} in it, {what}: {shown(text)}", field)
 
 
 def _field_at(text: str, place: int) -> str:

@@ -57,15 +57,12 @@ def _schedule(
     texts: tuple[str, ...], timezone: str, gap: DstGap, fold: DstFold, hash_key: str
 ) -> Schedule:
     zone = zone_of(timezone)
-    if any(_is_every(text) for text in texts):
-        if len(texts) > 1:
-            message = "@every cannot be one of several; give it a job of its own"
-            raise ScheduleError(message, allowed=ALLOWED)
-        return from_epoch(parse_duration(texts[0].strip(" \t")[len(_EVERY) :]))
+    for text in texts:
+        word, _, duration = text.strip(" \t").replace("\t", " ").partition(" ")
+        if word.lower() == _EVERY:
+            if len(texts) > 1:
+                message = "@every cannot be one of several; give it a job of its own"
+                raise ScheduleError(message, allowed=ALLOWED)
+            return from_epoch(parse_duration(duration))
     expressions = dict.fromkeys(read_expression(text, hash_key) for text in texts)
     return CronSchedule(tuple(expressions), zone, gap, fold)
-
-
-def _is_every(text: str) -> bool:
-    word, _, _ = text.strip(" \t").replace("\t", " ").partition(" ")
-    return word.lower() == _EVERY
