@@ -4,20 +4,24 @@ A map of the package; imports go down only.
 
     cli/            the commands: the only place where typer and rich live
     service         puts the daemon together, starts and stops its parts, deals with signals
-    daemonize       detaches from the terminal
+    daemonize       goes to the background; pidfile, sdnotify: tell others about the daemon
+    logs/           what the daemon says, and where to
+    launch          from a run to the process to start
+    timetable       from a job to its due instants
     control/        the socket by which commands talk to a running daemon
     engine/         the state machine that turns due instants into accounted runs
     scheduler/      the Python API: callables at their time on a pool of threads
-    dispatcher      the heap of deadlines and the thread that sleeps until the first of them
-    clockwatch      tells when the wall clock was set or the machine woke
     ledger/         where every run is kept
     runner/         starts, watches and ends processes
+    dispatcher      the heap of deadlines and the thread that sleeps until the first of them
+    clockwatch      tells when the wall clock was set or the machine woke
     crontab/        the model of the crontab and its loader
     policy          the rules as pure functions: overlap, missed, retry, recovery
-    schedule/       when a job is due: cron expressions, zones, intervals
     clock           the system's clock, the only reader of it
     ports           the seams between the parts, as Protocols
+    schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors
+    places          where files are kept; printable: text that drives no terminal
 
 The names below are the public Python API. They are loaded when they are first used, so that the
 command line and the daemon do not pay for what they do not need.
