@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,12 +108,14 @@ def damaged(path: Path, how: str) -> LedgerCorruptError:
 
 
 def _why_not_opened(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no directory {path.parent}; make it, or use another --state-dir"
-    if path.is_dir():
-        return "it is a directory; move it aside, or use another --state-dir"
-    if not path.exists():
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
         return "there is no such file; run pycron with this state directory first"
+    except OSError as error:
+        return f"{error.strerror}; give this user the right to use its directory"
+    if not stat.S_ISREG(mode):
+        return "it is not a file; move it aside, or use another --state-dir"
     return (
         "no permission, or too many open files; give this user the right to read it and to "
         "use its directory"
@@ -145,14 +148,18 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
     return connection
 
 
+def check_file(path: Path) -> None:
+    """Raise LedgerError unless there is a file, which may be a ledger."""
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises where one may not look
+        raise LedgerError(f"the ledger {path} cannot be opened: {_why_not_opened(path)}")
+
+
 def create_file(path: Path) -> None:
     """Make an empty file that only its owner may read, unless there is one."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        if not path.is_file():
-            message = f"the ledger {path} is not a file; move it aside, or use another --state-dir"
-            raise LedgerError(message) from None
+        check_file(path)
     except OSError as error:
         message = (
             f"the ledger {path} cannot be made: {error.strerror}; "

@@ -19,6 +19,7 @@ from typing import Any
 
 from crond_py.errors import LedgerError, UnknownNameError
 from crond_py.ledger.database import (
+    check_file,
     connect,
     damaged,
     in_words,
@@ -197,6 +198,7 @@ class SqliteReader(Asking):
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        check_file(self._path)
         match self._files:
             case _Files.LIVE:
                 path, parameters = self._path, "mode=ro"
@@ -252,9 +254,13 @@ class SqliteReader(Asking):
 
 
 def _look(path: Path) -> _Files:
-    if not Path(f"{path}-wal").exists():
+    if not _is_there(f"{path}-wal"):
         return _Files.AT_REST
-    return _Files.LIVE if Path(f"{path}-shm").exists() else _Files.INDEX_GONE
+    return _Files.LIVE if _is_there(f"{path}-shm") else _Files.INDEX_GONE
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where one may not look
 
 
 def _nothing_yet(path: Path) -> str:

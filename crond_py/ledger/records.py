@@ -53,8 +53,8 @@ def to_text(text: str) -> str | bytes:
 
 
 def from_text(value: str | bytes) -> str:
-    """Return what ``to_text`` was given."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+    """Return what ``to_text`` was given. A TypeError where the value is neither."""
+    return value if isinstance(value, str) else str(value, "utf-8", "surrogatepass")
 
 
 def _instant(us: int) -> datetime:

@@ -1,0 +1,161 @@
+"""How a ledger's tables are begun and renewed, and what is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.ledger import reader as reader_module
+from crond_py.ledger.database import Migration, connect, load_migrations, migrate
+from crond_py.ledger.sqlite import SqliteLedger, open_reader
+from crond_py.ports import RunQuery
+from tests.support.ledgers import T0, attempted, claim, enter
+from tests.unit.ledger.conftest import Open
+
+EVERYTHING = RunQuery(limit=None)
+STEPS = load_migrations()
+NEXT = Migration(STEPS[-1].number + 1, "ALTER TABLE runs ADD COLUMN note TEXT;\n")
+
+
+def _migrate(path: Path, *steps: Migration) -> None:
+    connection = connect(path, "mode=rw", timedelta(seconds=1))
+    try:
+        migrate(connection, path, steps)
+    finally:
+        connection.close()
+
+
+def _version(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    return int(version)
+
+
+def _set(path: Path, pragma: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA {pragma}")
+    connection.close()
+
+
+def test_steps_are_numbered_without_gaps() -> None:
+    """Each step of the schema follows the one before it."""
+    assert [step.number for step in STEPS] == list(range(1, len(STEPS) + 1))
+
+
+def test_new_ledger_has_the_newest_tables(path: Path, open_ledger: Open) -> None:
+    """A new ledger is of the newest version and marked as pycron's."""
+    open_ledger(path).close()
+    assert _version(path) == STEPS[-1].number
+    assert path.read_bytes()[68:72] == b"pycr"  # application id: sqlite.org/fileformat.html
+
+
+def test_empty_file_becomes_a_ledger(path: Path, open_ledger: Open) -> None:
+    """A file that a crash left empty is begun again."""
+    path.touch()
+    enter(open_ledger(path), claim())
+
+
+@pytest.mark.parametrize("upto", range(1, len(STEPS) + 1))
+def test_older_ledger_is_renewed(path: Path, open_ledger: Open, upto: int) -> None:
+    """A ledger of each earlier version is brought up to date when it is opened."""
+    path.touch()
+    _migrate(path, *STEPS[:upto])
+    assert _version(path) == upto
+    enter(open_ledger(path), claim())
+    assert _version(path) == STEPS[-1].number
+
+
+def test_renewing_keeps_what_is_there(path: Path, open_ledger: Open) -> None:
+    """A further step leaves every run as it was (P1)."""
+    ledger = open_ledger(path)
+    enter(ledger, attempted("a"), claim("b"))
+    before = ledger.runs(EVERYTHING)
+    ledger.close()
+    _migrate(path, *STEPS, NEXT)
+    assert _version(path) == NEXT.number
+    _set(path, f"user_version = {STEPS[-1].number}")  # so that this pycron reads it once more
+    assert open_ledger(path).runs(EVERYTHING) == before
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE extra (x);\nINSERT INTO nowhere VALUES (1);\n",
+        "CREATE TABLE extra (x);\nnonsense;\n",
+    ],
+)
+def test_failing_step_changes_nothing(path: Path, open_ledger: Open, script: str) -> None:
+    """A step that cannot be taken is undone whole, and the ledger is as it was (P8)."""
+    enter(open_ledger(path), claim())
+    with pytest.raises(sqlite3.Error):
+        _migrate(path, *STEPS, Migration(NEXT.number, script))
+    assert _version(path) == STEPS[-1].number
+    connection = sqlite3.connect(path)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    connection.close()
+    assert "extra" not in tables
+
+
+def test_two_may_begin_it_at_once(path: Path) -> None:
+    """Of several that open a new ledger at the same time each gets the same one."""
+    barrier = threading.Barrier(4)
+    identities: list[str] = []
+
+    def begin() -> None:
+        barrier.wait()
+        ledger = SqliteLedger.open(path, busy_timeout=timedelta(seconds=30), now=T0)
+        identities.append(ledger.identity)
+        ledger.close()
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(identities) == 4
+    assert len(set(identities)) == 1
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def test_newer_ledger_is_left_alone(path: Path, open_ledger: Open) -> None:
+    """A ledger of a newer pycron is refused, to write and to read, and not changed (P8)."""
+    open_ledger(path).close()
+    _migrate(path, *STEPS, NEXT)
+    before = path.read_bytes()
+    for opened in (lambda: SqliteLedger.open(path, now=T0), lambda: open_reader(path)):
+        with pytest.raises(LedgerCorruptError, match="written by a newer pycron") as caught:
+            opened()
+        assert caught.value.is_newer
+        assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_database_of_another_program_is_left_alone(path: Path) -> None:
+    """Another program's database is refused and not changed, not even its journal mode (P8)."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    before = path.read_bytes()
+    for opened in (lambda: SqliteLedger.open(path, now=T0), lambda: open_reader(path)):
+        with pytest.raises(LedgerCorruptError, match="database of another program") as caught:
+            opened()
+        assert not caught.value.is_newer
+    assert path.read_bytes() == before
+
+
+def test_reader_cannot_renew(
+    path: Path, open_ledger: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader says that a ledger is older than it can read, and how to renew it."""
+    open_ledger(path).close()
+    monkeypatch.setattr(reader_module, "load_migrations", lambda: (*STEPS, NEXT))
+    with pytest.raises(LedgerError, match=r"by an older pycron .* start the daemon once"):
+        open_reader(path)
