@@ -91,6 +91,8 @@ def command(
         else _seconds("--stop-timeout", stop_timeout),
         "clock_check": _seconds("--clock-check", clock_check) if clock_check else None,
     }
+    if options["clock_check"] == 0:
+        raise UsageError("--clock-check: clocks cannot be compared every 0s; leave it out")
     _become_service(json.dumps(options))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,7 @@ from crond_py.schedule import parse_duration, system_timezone
 from crond_py.schedule.zones import zone_of as check_zone
 
 _SECOND: Final = timedelta(seconds=1)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 INSTANT_FORMS: Final = '"now", "2026-03-01", "2026-03-01 02:30", "2026-03-01T02:30:00+01:00"'
@@ -39,9 +41,8 @@ def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> 
 
 
 def _reading(text: str) -> datetime:
-    if len(text) == len("2026-03-01"):
-        return datetime.combine(date.fromisoformat(text), time())
-    if text[:8].isdigit():  # fromisoformat takes 20260301T02 too, which people read otherwise
+    """Read a date-time. ``fromisoformat`` also knows weeks and 20260301, which nobody means."""
+    if not _DATE.match(text):
         raise ValueError
     return datetime.fromisoformat(text)
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import termios
 from collections.abc import Mapping
 from pathlib import Path
 
-PYCRON = str(Path(sys.executable).with_name("pycron"))
+PYCRON = shlex.split(os.environ.get("PYCRON", "")) or [
+    str(Path(sys.executable).with_name("pycron"))
+]
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -37,7 +40,7 @@ def pycron(
 ) -> subprocess.CompletedProcess[str]:
     """Run the program in pipes; ``check`` is the exit code that it must have."""
     done = subprocess.run(
-        [PYCRON, *arguments], env=env, capture_output=True, text=True, check=False, timeout=60
+        [*PYCRON, *arguments], env=env, capture_output=True, text=True, check=False, timeout=60
     )
     assert "Traceback" not in done.stderr, done.stderr
     if check is not None:
@@ -50,7 +53,7 @@ def on_terminal(*arguments: str, env: Mapping[str, str], columns: int) -> str:
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
     with subprocess.Popen(
-        [PYCRON, *arguments],
+        [*PYCRON, *arguments],
         env={**env, "TERM": "xterm-256color"},
         stdin=subprocess.DEVNULL,
         stdout=terminal,
