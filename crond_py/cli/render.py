@@ -168,6 +168,8 @@ class _Layout:
 
         indent = self._taken() + len(_GAP) if self._is_beside else _INDENT
         wrapped = remark.wrap(Console(width=self._width), max(self._width - indent, 10))
+        for part in wrapped:
+            part.rstrip()
         below = [Text.assemble(" " * indent, part) for part in wrapped]
         if not self._is_beside:
             line.rstrip()

@@ -29,6 +29,7 @@ from crond_py.model import Cursor, EveryMode
 from crond_py.places import Places
 from crond_py.policy import Occurrences
 from crond_py.schedule import CronSchedule, parse_schedule, system_timezone
+from crond_py.schedule.expression import has_hash
 from crond_py.timetable import schedule_of
 
 _USUAL_NUMBER: Final = 10
@@ -160,7 +161,8 @@ def _window(
 
 
 def _of_expression(text: str, timezone: str) -> _Source:
-    return _Source(text, parse_schedule(text, timezone), timezone)
+    note = "H is another number for each job" if has_hash(text) else ""
+    return _Source(text, parse_schedule(text, timezone), timezone, note)
 
 
 def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_Source]:
