@@ -82,6 +82,8 @@ def in_words(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translate(error, path) from error
+    except UnicodeDecodeError as error:  # sqlite3 met damage when it made up its own message
+        raise damaged(path, f"not even its error can be read ({error})") from error
 
 
 def _translate(error: sqlite3.Error, path: Path) -> LedgerError:

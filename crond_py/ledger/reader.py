@@ -176,11 +176,11 @@ class SqliteReader(Asking):
         with in_words(self._path):
             while True:
                 connection = self._connected()
-                error: sqlite3.Error | None = None
+                error: sqlite3.Error | UnicodeDecodeError | None = None
                 rows: list[Row] = []
                 try:
                     rows = connection.execute(statement, values).fetchall()
-                except sqlite3.Error as caught:
+                except (sqlite3.Error, UnicodeDecodeError) as caught:
                     error = caught
                 if self._files is not _Files.LIVE and _look(self._path) is not self._files:
                     self._disconnect()
