@@ -19,6 +19,7 @@ from crond_py.errors import LedgerError
 from crond_py.ledger.database import (
     connect,
     create_file,
+    damaged,
     in_words,
     load_migrations,
     load_queries,
@@ -46,6 +47,7 @@ BUSY_TIMEOUT = timedelta(milliseconds=250)
 """How long a write waits for another program before it fails; the engine stands still for it."""
 
 _CACHE_KIB = 8192
+_CHECKED_BYTES = 16 * 1024 * 1024  # up to here a whole check takes no more than some 50 ms
 _LOG_LIMIT_BYTES = 16 * 1024 * 1024  # what the log is cut to once a slow reader has let go of it
 
 
@@ -66,7 +68,8 @@ class SqliteLedger(Asking):
         """Open the ledger at ``path``, beginning or renewing it where need be.
 
         Its directory must be there. Raises LedgerError where it cannot be opened now, and
-        LedgerCorruptError where it is damaged, of another program, or of a newer pycron.
+        LedgerCorruptError where it is of another program or a newer pycron, or is damaged: a
+        small one is looked through, and of any what every start asks for is asked.
         """
         path = Path(os.path.realpath(path))  # SQLite puts the log beside the file itself
         create_file(path)
@@ -77,7 +80,23 @@ class SqliteLedger(Asking):
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection, identity)
+        ledger = cls(path, connection, identity)
+        try:
+            ledger._look_for_damage()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def _look_for_damage(self) -> None:
+        # Found now, it can be set aside; found when a run is due, it stops the daemon's work.
+        if self._path.stat().st_size <= _CHECKED_BYTES:
+            ((found,),) = self._rows("PRAGMA quick_check(1)")
+            if found != "ok":
+                raise damaged(self._path, str(found))
+        self.cursors()
+        self.open_runs()
+        self.last_runs()
 
     def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         """Write all or nothing; see ``ports.Ledger``.

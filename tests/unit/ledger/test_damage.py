@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.ledger import sqlite as sqlite_module
 from crond_py.ledger.sqlite import SqliteLedger, open_reader, set_aside
 from crond_py.model import Attempt, Outcome
 from crond_py.ports import Ledger, LedgerReader, RunQuery, SetAttempt
 from tests.support.ledgers import T0, at, attempted, claim, enter, finish
-from tests.unit.ledger.conftest import Open
+from tests.unit.ledger.conftest import Open, OpenReader
 
 EVERYTHING = RunQuery(limit=None)
 PAGE_BYTES = 4096
@@ -98,18 +99,35 @@ def test_damage_is_seen_and_left_alone(sound: Path, path: Path, damage: object) 
     assert path.read_bytes() == before
 
 
-def test_damaged_page_is_a_ledger_error(sound: Path, path: Path) -> None:
-    """Whichever page is ruined, each question and write ends well or in a LedgerError (P8)."""
-    corrupt = 0
+def _ruin_page(path: Path, page: int) -> None:
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(b"\xa5" * PAGE_BYTES)
+
+
+def test_damaged_page_is_found_at_the_start(sound: Path, path: Path) -> None:
+    """Whichever page of a small ledger is ruined, opening it tells (P8)."""
     pages = sound.stat().st_size // PAGE_BYTES
-    for page in range(1, pages):
-        shutil.copyfile(sound, path)
-        with path.open("r+b") as file:
-            file.seek(page * PAGE_BYTES)
-            file.write(b"\xa5" * PAGE_BYTES)
-        corrupt += _try_all(path)
     assert pages > 20
-    assert corrupt > pages // 2
+    for page in range(1, pages + 1):
+        shutil.copyfile(sound, path)
+        _ruin_page(path, page)
+        with pytest.raises(LedgerCorruptError):
+            SqliteLedger.open(path, now=T0)
+
+
+def test_damaged_page_is_a_ledger_error(
+    sound: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a ledger too large to be looked through, each use ends well or in a LedgerError (P8)."""
+    monkeypatch.setattr(sqlite_module, "_CHECKED_BYTES", 0)
+    pages = sound.stat().st_size // PAGE_BYTES
+    told = 0
+    for page in range(1, pages + 1):
+        shutil.copyfile(sound, path)
+        _ruin_page(path, page)
+        told += _try_all(path)
+    assert told > pages // 2
 
 
 def _try_all(path: Path) -> bool:
@@ -128,21 +146,29 @@ def _try_all(path: Path) -> bool:
     return told
 
 
-def test_read_damage_leaves_the_rest_usable(sound: Path, path: Path, open_ledger: Open) -> None:
-    """After a question that met damage the connection goes on with what is whole (P8)."""
+def test_damage_leaves_the_rest_usable(
+    sound: Path, path: Path, open_ledger: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What met damage is undone, and the connection goes on with what is whole (P8)."""
+    monkeypatch.setattr(sqlite_module, "_CHECKED_BYTES", 0)
     shutil.copyfile(sound, path)
     probe = sqlite3.connect(path)
-    (root,) = probe.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'cursors'").fetchone()
+    (root,) = probe.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'runs_not_succeeded'"
+    ).fetchone()
     probe.close()
-    with path.open("r+b") as file:
-        file.seek((root - 1) * PAGE_BYTES)
-        file.write(b"\xa5" * PAGE_BYTES)
+    _ruin_page(path, root)
     ledger = open_ledger(path)
-    for _ in range(2):
+    for turn in range(2):
         with pytest.raises(LedgerCorruptError):
-            ledger.cursors()
-    enter(ledger, claim("new", at(99)))
-    assert ledger.runs(RunQuery(limit=1))[0].job == "new"
+            ledger.runs(RunQuery(outcomes=frozenset({Outcome.FAILED})))
+        (run_id,) = enter(ledger, claim("new", at(99 + turn)))
+        with pytest.raises(LedgerCorruptError):
+            ledger.write(
+                [claim("undone", at(99)), finish(run_id, at(99), Outcome.FAILED)], durable=True
+            )
+        ledger.write([finish(run_id, at(99))], durable=True)
+    assert [run.job for run in ledger.runs(RunQuery(limit=3))] == ["new", "new", "job-29"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +184,7 @@ def test_read_damage_leaves_the_rest_usable(sound: Path, path: Path, open_ledger
     ],
 )
 def test_nonsense_in_a_row_is_damage(
-    sound: Path, path: Path, open_ledger: Open, statement: str
+    sound: Path, path: Path, look: OpenReader, statement: str
 ) -> None:
     """A row that somebody has made senseless by hand is told as damage, not as a traceback."""
     shutil.copyfile(sound, path)
@@ -166,9 +192,9 @@ def test_nonsense_in_a_row_is_damage(
     hand.execute(statement)
     hand.commit()
     hand.close()
-    ledger = open_ledger(path)
+    reader = look(path)
     with pytest.raises(LedgerCorruptError, match="is damaged"):
-        ledger.runs(EVERYTHING)
+        reader.runs(EVERYTHING)
 
 
 def test_nonsense_in_a_cursor_is_damage(path: Path, open_ledger: Open) -> None:
@@ -179,7 +205,7 @@ def test_nonsense_in_a_cursor_is_damage(path: Path, open_ledger: Open) -> None:
     hand.commit()
     hand.close()
     with pytest.raises(LedgerCorruptError, match="a cursor makes no sense"):
-        open_ledger(path).cursors()
+        open_ledger(path)
 
 
 # --- setting aside ------------------------------------------------------------------------------
