@@ -4,7 +4,7 @@ Zone data is the system's, or that of the tzdata package where the system has no
 left to zoneinfo, which tells offsets but not where they change. So the changes are searched for:
 an offset is looked at each day and a half, and between two that differ the change is found by
 halving. In the zone database no two changes of a zone are less than four days apart. What was
-found is kept for each stretch of some 388 days, so only times that are asked for cost anything.
+found is kept for each stretch of some 48 days, so only times that are asked for cost anything.
 
 Only a change of the offset from UTC counts: a zone that gets another name, or calls its time
 summer time without moving the clocks, has no change here.
@@ -27,8 +27,8 @@ LARGE: Final = 3 * HOUR
 """A change of this size or more is a new time, not summer time: nothing is made up or held back."""
 
 _STEP: Final = 1 << 17
-_CHUNK_BITS: Final = 25
-_MAX_CHUNKS: Final = 1000
+_CHUNK_BITS: Final = 22
+_MAX_CHUNKS: Final = 2000
 _LONGEST_NAME: Final = 100
 _NEARNESS: Final = 0.77
 _SECOND: Final = timedelta(seconds=1)
