@@ -39,7 +39,7 @@ def command(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", show_default=False, help="Only runs due then or earlier."),
+        typer.Option(metavar="WHEN", show_default=False, help="Only runs due before then."),
     ] = None,
     outcome: Annotated[
         list[str] | None,

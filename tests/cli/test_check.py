@@ -1,0 +1,131 @@
+"""``pycron check`` and ``pycron schema``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.cli.program import environment, pycron
+
+GOOD = """\
+timezone = "Europe/Berlin"
+[jobs.backup]
+schedule = "30 2 * * *"
+command = "true"
+[jobs.off]
+schedule = "@daily"
+command = "true"
+enabled = false
+"""
+BAD = """\
+[jobs.backup]
+schedule = "61 2 * * *"
+command = "true"
+overlpa = "skip"
+
+[jobs.poll]
+every = "0s"
+command = "true"
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a good crontab."""
+    (tmp_path / "crontab.toml").write_text(GOOD)
+    return environment(tmp_path)
+
+
+def test_a_good_crontab(env: dict[str, str], tmp_path: Path) -> None:
+    """One line on standard output, nothing on standard error, exit code 0."""
+    path = env["PYCRON_CRONTAB"]
+    for arguments in ([], [path], ["-c", path], ["--crontab", path]):
+        done = pycron("check", *arguments, env=env)
+        assert (done.stdout, done.stderr) == (f"OK: 2 jobs in {path}\n", "")
+
+
+def test_a_good_crontab_for_programs(env: dict[str, str]) -> None:
+    """The same as JSON."""
+    assert json.loads(pycron("check", "--json", env=env).stdout) == {
+        "ok": True,
+        "jobs": 2,
+        "enabled": 1,
+        "files": [env["PYCRON_CRONTAB"]],
+        "warnings": [],
+    }
+
+
+def test_every_fault_of_a_bad_crontab(tmp_path: Path) -> None:
+    """P7: each on a line of its own that begins with file and line, exit code 78."""
+    path = tmp_path / "bad.toml"
+    path.write_text(BAD)
+    done = pycron("check", str(path), env=environment(tmp_path), check=78)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert [line.split(" ")[:2] for line in lines] == [
+        [f"{path}:2:", "jobs.backup.schedule:"],
+        [f"{path}:4:", "jobs.backup.overlpa:"],
+        [f"{path}:7:", "jobs.poll.every:"],
+    ]
+    assert 'did you mean "overlap"?' in lines[1]
+
+
+def test_every_fault_for_programs(tmp_path: Path) -> None:
+    """The same as JSON, on standard output, with the same exit code."""
+    path = tmp_path / "bad.toml"
+    path.write_text(BAD)
+    done = pycron("check", str(path), "--json", env=environment(tmp_path), check=78)
+    answer = json.loads(done.stdout)
+    assert answer["ok"] is False
+    assert [(fault["line"], fault["key"]) for fault in answer["faults"]] == [
+        (2, "jobs.backup.schedule"),
+        (4, "jobs.backup.overlpa"),
+        (7, "jobs.poll.every"),
+    ]
+    assert set(answer["faults"][0]) == {"path", "line", "key", "message", "suggestion"}
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "not TOML", "not UTF-8", "empty"])
+def test_a_file_that_is_no_crontab(kind: str, tmp_path: Path) -> None:
+    """B57: one line that names the file, exit code 78, no traceback."""
+    path = tmp_path / "c.toml"
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "not TOML":
+            path.write_text("* * * * * backup\n")
+        case "not UTF-8":
+            path.write_bytes(b"\xff\xfe")
+        case "empty":
+            path.write_text("")
+    done = pycron("check", str(path), env=environment(tmp_path), check=78)
+    assert done.stderr.startswith(str(path))
+    assert done.stderr.count("\n") == 1
+
+
+def test_warnings_are_no_faults(env: dict[str, str], tmp_path: Path) -> None:
+    """P9: a file that anybody may change is pointed out, and so is a one-off that is past."""
+    path = tmp_path / "crontab.toml"
+    path.write_text('[jobs.party]\nat = 2020-01-01T00:00:00Z\ncommand = "true"\n')
+    path.chmod(0o666)
+    done = pycron("check", env=env)
+    assert done.stdout == f"OK: 1 job in {path}\n"
+    assert done.stderr.splitlines() == [
+        f"pycron: warning: {path} can be changed by every user",
+        f"pycron: warning: {path}:1: the time of job party is past; it will not come again",
+    ]
+    assert len(json.loads(pycron("check", "--json", env=env).stdout)["warnings"]) == 2
+
+
+def test_the_schema_is_one(env: dict[str, str]) -> None:
+    """What is printed is a JSON Schema that knows the keys of a job."""
+    schema = json.loads(pycron("schema", env=env).stdout)
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    job = {"schedule": "@daily", "command": "true"}
+    assert validator.is_valid({"jobs": {"a": job}})
+    assert not validator.is_valid({"jobs": {"a": {**job, "overlpa": "skip"}}})

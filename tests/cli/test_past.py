@@ -1,0 +1,355 @@
+"""``history``, ``logs`` and ``list`` where no daemon runs: from the files alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
+from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun
+from crond_py.runner.output import output_path
+from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
+
+T = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+CRONTAB = """\
+timezone = "Europe/Berlin"
+[jobs.backup]
+schedule = "30 2 * * *"
+command = "true"
+[jobs.report]
+schedule = "0 9 * * 1"
+command = "true"
+[jobs.off]
+schedule = "@daily"
+command = "true"
+enabled = false
+[jobs.new]
+every = "1h"
+command = "true"
+"""
+
+HISTORY = """\
+RUN  JOB     DUE                         LATE  TOOK  TRIES  CAUSE     OUTCOME    REASON
+  5  report  2026-03-01 23:40:00+00:00    0ms            1  schedule  running
+  4  backup  2026-03-01 22:00:00+00:00                      schedule  skipped    {skipped}
+  3  backup  2026-03-01 12:20:00+00:00                      schedule  missed     {missed}
+  2  report  2026-03-01 12:10:00+00:00  1h 5m    1m      2  catch_up  failed     killed by SIGKILL
+  1  backup  2026-03-01 12:00:00+00:00    5ms    2m      1  schedule  succeeded
+""".format(
+    skipped="overlap: run 1 is running",
+    missed="480 occurrences until 2026-03-01 20:20:00+00:00: pycron was not running",
+).splitlines()
+
+
+def minutes(number: float) -> datetime:
+    """Return an instant after T."""
+    return T + timedelta(minutes=number)
+
+
+def write_ledger(state_dir: Path) -> None:
+    """Write five runs: done, tried twice, missed for a long stretch, skipped, and still alive."""
+    ledger = SqliteLedger.open(state_dir / "ledger.sqlite", now=T)
+
+    def claim(job: str, due: datetime, **more: object) -> Claim:
+        return Claim(**{  # type: ignore[arg-type]  # as the test gives them
+            "job": job, "era": 0, "due": due, "cause": Cause.SCHEDULE, "state": State.RUNNING,
+            "claimed_at": due, **more,
+        })  # fmt: skip
+
+    ledger.write(
+        [
+            claim("backup", minutes(0), attempt=Attempt(1, begun_at=minutes(0))),
+            claim("report", minutes(10), attempt=Attempt(1, begun_at=minutes(10)),
+                  cause=Cause.CATCH_UP),
+            claim("backup", minutes(20), state=State.DONE, outcome=Outcome.MISSED,
+                  reason="pycron was not running", last_due=minutes(500), count=480),
+            claim("backup", minutes(600), state=State.DONE, outcome=Outcome.SKIPPED,
+                  reason="overlap: run 1 is running"),
+            claim("report", minutes(700), attempt=Attempt(1, begun_at=minutes(700))),
+            SetAttempt(1, Attempt(
+                1, begun_at=minutes(0), pid=41, started_at=minutes(0) + timedelta(milliseconds=5),
+                finished_at=minutes(2), exit=Exit(code=0, cpu=timedelta(seconds=1.5)),
+                outcome=Outcome.SUCCEEDED,
+            )),
+            SetRun(1, State.DONE, outcome=Outcome.SUCCEEDED, finished_at=minutes(2)),
+            SetAttempt(2, Attempt(
+                1, begun_at=minutes(10), pid=42, started_at=minutes(75), finished_at=minutes(76),
+                exit=Exit(code=3), outcome=Outcome.FAILED, reason="exit status 3",
+            )),
+            SetAttempt(2, Attempt(
+                2, begun_at=minutes(77), pid=43, started_at=minutes(77), finished_at=minutes(78),
+                exit=Exit(signal=9), outcome=Outcome.FAILED, reason="killed by SIGKILL",
+            )),
+            SetRun(2, State.DONE, outcome=Outcome.FAILED, reason="killed by SIGKILL",
+                   finished_at=minutes(78)),
+            SetAttempt(5, Attempt(1, begun_at=minutes(700), pid=44, started_at=minutes(700))),
+            SetCursor(Cursor("backup", "f", 0, T, T)),
+        ],
+        durable=True,
+    )  # fmt: skip
+    ledger.close()
+
+
+def write_output(state_dir: Path, job: str, run: int, attempt: int, data: bytes) -> Path:
+    """Write what an attempt has printed."""
+    path = output_path(state_dir, job, run, attempt)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a crontab, a ledger and some output."""
+    (tmp_path / "crontab.toml").write_text(CRONTAB)
+    state_dir = tmp_path / "state"
+    state_dir.mkdir()
+    write_ledger(state_dir)
+    write_output(state_dir, "backup", 1, 1, b"one\ntwo\nthree\n")
+    write_output(state_dir, "report", 2, 1, b"first try\nno newline at the end")
+    write_output(state_dir, "report", 2, 2, b"\x1b[2Jcleared\r\xff\n")
+    return environment(tmp_path)
+
+
+# --- history ------------------------------------------------------------------------------------
+
+
+def test_history_tells_every_run_newest_first(env: dict[str, str]) -> None:
+    """P1: each row has its outcome and reason; a stretch has its last due instant and count."""
+    assert pycron("history", env=env).stdout.splitlines() == HISTORY
+
+
+def test_history_for_programs(env: dict[str, str]) -> None:
+    """The keys of a run are as documented, instants in UTC, spans in seconds."""
+    found = json.loads(pycron("history", "--json", env={**env, "TZ": "Asia/Tokyo"}).stdout)
+    assert [run["run"] for run in found] == [5, 4, 3, 2, 1]
+    assert found[2] == {
+        "run": 3,
+        "job": "backup",
+        "due": "2026-03-01T12:20:00Z",
+        "last_due": "2026-03-01T20:20:00Z",
+        "count": 480,
+        "cause": "schedule",
+        "state": "done",
+        "outcome": "missed",
+        "reason": "pycron was not running",
+        "claimed_at": "2026-03-01T12:20:00Z",
+        "started_at": None,
+        "finished_at": "2026-03-01T12:20:00Z",
+        "retry_at": None,
+        "late_seconds": None,
+        "took_seconds": None,
+        "attempts": [],
+    }
+    assert found[4]["late_seconds"] == 0.005
+    assert found[4]["attempts"] == [
+        {
+            "attempt": 1,
+            "pid": 41,
+            "started_at": "2026-03-01T12:00:00.005000Z",
+            "finished_at": "2026-03-01T12:02:00Z",
+            "outcome": "succeeded",
+            "reason": None,
+            "exit_code": 0,
+            "signal": None,
+            "cpu_seconds": 1.5,
+            "peak_memory_bytes": None,
+        }
+    ]
+    assert [attempt["signal"] for attempt in found[3]["attempts"]] == [None, 9]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs"),
+    [
+        (["backup"], [4, 3, 1]),
+        (["-n", "2"], [5, 4]),
+        (["-n", "0"], [5, 4, 3, 2, 1]),
+        (["--outcome", "failed"], [2]),
+        (["--outcome", "missed", "--outcome", "skipped"], [4, 3]),
+        (["--outcome", "Timed-Out"], []),
+        (["--since", "2026-03-01 22:00"], [5, 4]),
+        (["--since", "2026-03-01T13:10:00+01:00", "--until", "2026-03-01 12:21"], [3, 2]),
+        (["--since", "now"], []),
+        (["--until", "2026-03-01"], []),
+    ],
+)
+def test_history_can_be_narrowed(
+    arguments: list[str], runs: list[int], env: dict[str, str]
+) -> None:
+    """By job, number, outcome and time: from the one instant until before the other."""
+    found = json.loads(pycron("history", "--json", *arguments, env=env).stdout)
+    assert [run["run"] for run in found] == runs
+
+
+def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
+    """With its offset, so that it says when it was."""
+    text = pycron("history", "-n", "1", env={**env, "TZ": "Asia/Tokyo"}).stdout
+    assert "2026-03-02 08:40:00+09:00" in text
+
+
+def test_history_on_a_narrow_terminal(env: dict[str, str]) -> None:
+    """At 60 columns: run, job, due and outcome are whole, and the reason is below."""
+    text = without_colour(on_terminal("history", "backup", "-n", "2", env=env, columns=60))
+    assert text.splitlines() == [
+        "RUN  JOB     DUE                        LATE  TOOK  OUTCOME",
+        "  4  backup  2026-03-01 22:00:00+00:00              skipped",
+        "    overlap: run 1 is running",
+        "  3  backup  2026-03-01 12:20:00+00:00              missed",
+        "    480 occurrences until 2026-03-01 20:20:00+00:00: pycron",
+        "    was not running",
+    ]
+
+
+def test_history_of_a_job_that_is_none(env: dict[str, str]) -> None:
+    """A name that neither ledger nor crontab knows is an error; one without runs is not."""
+    assert "did you mean 'backup'?" in pycron("history", "bakup", env=env, check=2).stderr
+    done = pycron("history", "off", env=env)
+    assert (done.stdout, done.stderr) == ("", "pycron: no runs\n")
+    assert pycron("history", "off", "--json", env=env).stdout == "[]\n"
+
+
+def test_history_before_the_first_start(tmp_path: Path) -> None:
+    """Without a ledger there is no history, which is no fault; nothing is made on the way."""
+    done = pycron("history", "--json", env=environment(tmp_path))
+    assert done.stdout == "[]\n"
+    assert "no daemon has run on it yet" in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_damaged_ledger_is_one_sentence(env: dict[str, str], tmp_path: Path) -> None:
+    """P8: the exit code is 1, the file is named, and it is left as it is."""
+    path = tmp_path / "state" / "ledger.sqlite"
+    for leftover in path.parent.glob("ledger.sqlite-*"):
+        leftover.unlink()
+    path.write_bytes(b"junk" * 1000)
+    for command in (["history"], ["logs", "backup"]):
+        done = pycron(*command, env=env, check=1)
+        assert str(path) in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert path.read_bytes() == b"junk" * 1000
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+def test_logs_of_a_run(env: dict[str, str]) -> None:
+    """By the number of a run, or by a job: its last run that was attempted."""
+    assert pycron("logs", "1", env=env).stdout == "one\ntwo\nthree\n"
+    assert pycron("logs", "backup", env=env).stdout == "one\ntwo\nthree\n"
+    assert pycron("logs", "1", "--tail", "2", env=env).stdout == "two\nthree\n"
+    assert pycron("logs", "1", "-n", "0", env=env).stdout == ""
+
+
+def test_logs_of_several_attempts(env: dict[str, str]) -> None:
+    """P9: each has a heading and ends with a newline, and no escape reaches the terminal."""
+    assert pycron("logs", "2", env=env).stdout == (
+        "--- run 2 of report, attempt 1 ---\n"
+        "first try\nno newline at the end\n"
+        "--- run 2 of report, attempt 2 ---\n"
+        "\\x1b[2Jcleared\\r\ufffd\n"
+    )
+    assert pycron("logs", "2", "--attempt", "1", "--tail", "1", env=env).stdout == (
+        "no newline at the end\n"
+    )
+    done = pycron("logs", "2", "-a", "3", env=env, check=2)
+    assert "run 2 of report has no attempt 3" in done.stderr
+
+
+def test_raw_logs_are_the_bytes(env: dict[str, str], tmp_path: Path) -> None:
+    """With --raw a program gets what was printed, byte for byte."""
+    data = bytes(range(256)) * 1000
+    write_output(tmp_path / "state", "backup", 1, 1, data)
+    raw = subprocess.run([*PYCRON, "logs", "1", "--raw"], env=env, capture_output=True, check=True)
+    assert raw.stdout == data
+    lines = [*PYCRON, "logs", "1", "--raw", "--tail", "1"]
+    raw = subprocess.run(lines, env=env, capture_output=True, check=True)
+    assert raw.stdout == data[data.rindex(b"\n") + 1 :]
+
+
+def test_logs_of_what_never_ran_or_is_gone(env: dict[str, str], tmp_path: Path) -> None:
+    """The reason is told, and none of it is an error."""
+    done = pycron("logs", "4", env=env)
+    assert (done.stdout, done.stderr) == (
+        "",
+        "pycron: run 4 of backup has printed nothing: it is skipped, overlap: run 1 is running\n",
+    )
+    output_path(tmp_path / "state", "backup", 1, 1).unlink()
+    done = pycron("logs", "1", env=env)
+    assert done.stdout == ""
+    assert "discarded or has been removed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("99", "there is no run 99"),
+        ("9" * 30, "there is no run 999"),
+        ("off", "job off has not run yet"),
+        ("bakup", "did you mean 'backup'?"),
+        ("../../etc/passwd", "there is no job '../../etc/passwd'"),
+    ],
+)
+def test_logs_of_nothing(target: str, words: str, env: dict[str, str]) -> None:
+    """What cannot be found is a usage error that says what is known."""
+    assert words in pycron("logs", target, env=env, check=2).stderr
+
+
+def test_following_without_a_daemon_shows_what_there_is(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """A run that has ended is shown and that is all; of one that seems alive no more will come."""
+    assert pycron("logs", "1", "-f", env=env).stdout == "one\ntwo\nthree\n"
+    assert pycron("logs", "1", "-f", "--tail", "1", env=env).stdout == "three\n"
+    write_output(tmp_path / "state", "report", 5, 1, b"so far\n")
+    done = pycron("logs", "5", "-f", env=env)
+    assert done.stdout == "so far\n"
+    assert "no daemon is running" in done.stderr
+
+
+# --- list ---------------------------------------------------------------------------------------
+
+
+def test_list_without_a_daemon(env: dict[str, str]) -> None:
+    """Each job of the crontab is there with its last outcome, and where it comes from is said."""
+    done = pycron("list", "--json", env=env)
+    assert done.stderr == "pycron: no daemon is running: this is from the crontab and the ledger\n"
+    found = {job["job"]: job for job in json.loads(done.stdout)}
+    assert list(found) == ["backup", "report", "off", "new"]
+    assert found["backup"]["schedule"] == "30 2 * * *"
+    assert found["backup"]["timezone"] == "Europe/Berlin"
+    assert found["backup"]["state"] == "idle"
+    assert found["backup"]["last"]["outcome"] == "succeeded"
+    assert found["backup"]["next_due"].endswith((":30:00Z",))
+    assert found["report"]["state"] == "running"
+    assert [run["run"] for run in found["report"]["active"]] == [5]
+    assert (found["off"]["state"], found["off"]["next_due"]) == ("disabled", None)
+    assert found["new"]["last"] is None
+
+
+def test_list_on_a_narrow_terminal(env: dict[str, str]) -> None:
+    """At 60 columns no line is longer, and job, instant and state are whole."""
+    lines = without_colour(on_terminal("list", env=env, columns=60)).splitlines()[-5:]
+    assert lines[0].split() == ["JOB", "NEXT", "DUE", "IN", "STATE"]
+    assert [line.split()[0] for line in lines[1:]] == ["backup", "report", "off", "new"]
+    assert max(map(len, lines)) <= 60
+
+
+def test_list_of_another_crontab(env: dict[str, str], tmp_path: Path) -> None:
+    """--crontab and --state-dir go before the environment."""
+    other = tmp_path / "other.toml"
+    other.write_text('[jobs.only]\nevery = "1h"\ncommand = "true"\n')
+    arguments = ["--crontab", str(other), "--state-dir", str(tmp_path / "elsewhere")]
+    found = json.loads(pycron("list", "--json", *arguments, env=env).stdout)
+    assert [job["job"] for job in found] == ["only"]
+
+
+def test_list_of_no_jobs_or_no_crontab(tmp_path: Path) -> None:
+    """A crontab that is not there is refused as a bad one is, with the code for that."""
+    done = pycron("list", env=environment(tmp_path), check=78)
+    assert f"{tmp_path}/crontab.toml: there is no such file" in done.stderr
