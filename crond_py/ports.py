@@ -1,6 +1,6 @@
 """The seams of the system: what the engine asks for, and what others may put in its place.
 
-The engine knows only these. The real ones are ``clock.SystemClock``, ``scheduler.Dispatcher``,
+The engine knows only these. The real ones are ``clock.SystemClock``, ``dispatcher.Dispatcher``,
 ``ledger.sqlite.SqliteLedger`` and ``runner.process.ProcessRunner``; a test puts in a fake clock,
 a memory ledger and fake processes, and runs the whole daemon without a thread.
 """

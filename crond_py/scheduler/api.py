@@ -92,7 +92,7 @@ class Scheduler:
         if isinstance(when, datetime):
             check_aware(when)
             trigger = OnceAt(_to_utc(when))
-            self._lifecycle.watched_moment()
+            self._lifecycle.wall_moment()
         else:
             trigger = Once(read_span_ns("when", when))
         return self._add(settings, trigger, func, args)
@@ -154,7 +154,7 @@ class Scheduler:
         """
         settings = read_settings(func, options, repeats=True)
         schedule = _read_schedule(expression, timezone, settings.name)
-        trigger = Calendar(schedule, settings.missed, self._lifecycle.watched_moment())
+        trigger = Calendar(schedule, settings.missed, self._lifecycle.wall_moment())
         if trigger.is_exhausted:
             raise ScheduleError(f"the schedule {expression!r} is not due any more")
         return self._add(settings, trigger, func, args)

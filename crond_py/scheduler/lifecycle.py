@@ -56,21 +56,17 @@ class Lifecycle:
         """Read the clocks."""
         return Moment(self._clock.monotonic_ns(), self._offset_ns)
 
-    def watched_moment(self) -> Moment:
-        """Read the clocks, and from now on notice when the wall clock is set."""
+    def wall_moment(self) -> Moment:
+        """Read the clocks, the wall clock as it is set now; from now on its changes are noticed."""
         with self.lock:
-            self._refuse_if_closed()
-            if self._watch is not None:
-                self._watch.start()
+            self._start()
             self._notice_step()
             return self.moment()
 
     def add(self, record: Record) -> None:
         """Take a task in and put it on the heap."""
         with self.lock:
-            self._refuse_if_closed()
-            self._dispatcher.start()
-            _open.add(self)
+            self._start()
             self._records.add(record)
             self._arm(record)
 
@@ -127,9 +123,14 @@ class Lifecycle:
         if self._watch is not None:
             self._watch.wait()
 
-    def _refuse_if_closed(self) -> None:
+    def _start(self) -> None:
         if self._is_closed:
             raise SchedulerShutdownError("the scheduler has been shut down and takes no more tasks")
+        self._dispatcher.start()
+        if self._watch is not None:
+            # Also where no task looks at the wall clock: a suspend makes every wait too long.
+            self._watch.start()
+        _open.add(self)
 
     def _end(self) -> None:
         self._dispatcher.stop()
@@ -177,7 +178,7 @@ class Lifecycle:
             record.backlog += 1
         else:
             record.skipped += 1
-            log.info("task %s skips a turn: %s", record.settings.name, decision.code)
+            log.info("task %r skips a turn: %s", record.settings.name, decision.code)
 
     def _begin(self, record: Record) -> None:
         run = Run(record)
@@ -193,7 +194,7 @@ class Lifecycle:
         try:
             run.timer = self._workers.put(run, priority=run.record.settings.priority)
         except RuntimeError as error:
-            log.exception("task %s could not be run", run.record.settings.name)
+            log.exception("task %r could not be run", run.record.settings.name)
             run.attempt += 1
             self._ended(run, None, error)
 
@@ -215,7 +216,7 @@ class Lifecycle:
             # The boundary of one run. SystemExit and KeyboardInterrupt too: here they end no
             # program, and must not end a worker without a word.
             log.exception(
-                "task %s failed, attempt %d of %d",
+                "task %r failed, attempt %d of %d",
                 record.settings.name,
                 run.attempt,
                 record.settings.retry.attempts,
@@ -350,7 +351,7 @@ class Lifecycle:
         record.trigger = Never()
         record.last_error = error
         log.error(
-            "task %s will not run again, its schedule failed", record.settings.name, exc_info=error
+            "task %r will not run again, its schedule failed", record.settings.name, exc_info=error
         )
 
 

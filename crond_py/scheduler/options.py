@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar
 
 from crond_py.clock import to_ns
@@ -80,7 +81,7 @@ def read_settings(
             message = f"no option {option!r} here; there are {', '.join(sorted(allowed))}"
             raise TypeError(message)
     values = dict(options)
-    values.setdefault("name", getattr(func, "__qualname__", None) or repr(func))
+    values.setdefault("name", _name_of(func))
     if "overlap" in values:
         values["overlap"] = read_enum("overlap", Overlap, values["overlap"])
     if "missed" in values:
@@ -146,6 +147,14 @@ def check_aware(when: datetime) -> None:
             "use datetime.now(UTC), .astimezone() or tzinfo=",
             field="timezone",
         )
+
+
+def _name_of(func: object) -> str:
+    # Not repr(): it would show the arguments of a partial, which may be secret, in the log.
+    while isinstance(func, partial):
+        func = func.func
+    name = getattr(func, "__qualname__", None)
+    return name if isinstance(name, str) else type(func).__qualname__
 
 
 def _check_text(what: str, value: object) -> None:

@@ -138,16 +138,11 @@ def test_a_scheduler_that_is_not_used_has_no_thread() -> None:
         assert threading.active_count() == before
         bench.scheduler.schedule_after(10, nothing)
         assert threading.active_count() == before + 1
-        for _ in range(3):
-            bench.settle()
-        assert threading.active_count() == before + 2
-        gates = [bench.gate() for _ in range(4)]
-        for gate in gates:
+        for workers in (1, 2, 3):
+            gate = bench.gate()
             bench.scheduler.schedule_after(0, gate)
             gate.await_entry()
-        assert threading.active_count() == before + 5
-        for gate in gates:
-            gate.open()
+            assert threading.active_count() == before + 1 + workers
     assert threading.active_count() == before
 
 
@@ -201,7 +196,7 @@ def test_without_a_thread_to_be_had_the_run_fails_and_says_so(
         assert task.wait(PATIENCE)
     assert isinstance(task.last_error, RuntimeError)
     assert (task.runs, task.failures) == (1, 1)
-    assert "task unlucky could not be run" in caplog.text
+    assert "task 'unlucky' could not be run" in caplog.text
     bench.scheduler.schedule_after(0, bench.note("b"))
     bench.settle()
     assert bench.calls == [("b", 0)]
@@ -255,7 +250,7 @@ def test_a_task_that_raises_is_logged_and_harms_nothing(
     assert bench.calls == [("other", 0)]
     [record] = caplog.records
     assert record.name == "pycron.scheduler"
-    assert "task fragile failed" in record.getMessage()
+    assert "task 'fragile' failed" in record.getMessage()
     assert "Traceback" in caplog.text
     assert "raise error" in caplog.text
     assert "broken" in caplog.text
@@ -507,10 +502,15 @@ def test_a_task_tells_where_it_stands(bench: Bench) -> None:
 
 
 def test_a_task_is_named_after_its_callable(bench: Bench) -> None:
-    """Without a name the callable's own serves; with none at all, its repr."""
-    assert bench.scheduler.schedule_after(9, nothing).name == "nothing"
-    call = partial(nothing)
-    assert bench.scheduler.schedule_after(9, call).name == repr(call)
+    """Without a name the callable's own serves, or its type's; arguments are not shown."""
+
+    class Job:
+        def __call__(self) -> None:
+            pass
+
+    secret = partial(partial(int, "secret"), base=16)
+    names = [bench.scheduler.schedule_after(9, func).name for func in (nothing, secret, Job())]
+    assert names == ["nothing", "int", Job.__qualname__]
 
 
 def test_waiting_for_a_run_or_for_the_end(bench: Bench) -> None:
