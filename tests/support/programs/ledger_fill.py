@@ -23,9 +23,9 @@ try:
         ledger.write([claim(f"job-{job}", at(number)) for job in range(100)], durable=True)
         written += 100
 except LedgerError as error:
-    print(error)
-print(written, len(ledger.runs(RunQuery(limit=None))))
+    sys.stdout.write(f"{error}\n")
+sys.stdout.write(f"{written} {len(ledger.runs(RunQuery(limit=None)))}\n")
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 ledger.write([claim("one more")], durable=True)
-print(len(ledger.runs(RunQuery(limit=None))))
+sys.stdout.write(f"{len(ledger.runs(RunQuery(limit=None)))}\n")
 ledger.close()
