@@ -29,7 +29,7 @@ _CHUNK_BYTES: Final = 1 << 16
 _TAIL_BYTES: Final = 1 << 20
 
 
-class _Watch:
+class Watch:
     """Becomes readable when something changes in the nearest directory above ``path``."""
 
     def __init__(self, path: Path) -> None:
@@ -42,6 +42,7 @@ class _Watch:
         self.renew()
 
     def fileno(self) -> int:
+        """Return the descriptor, which is readable once something has changed."""
         return self._descriptor
 
     def renew(self) -> None:
@@ -62,6 +63,7 @@ class _Watch:
             self.renew()  # its child may have come into being before it was watched
 
     def close(self) -> None:
+        """Watch no more."""
         os.close(self._descriptor)
 
     def _checked(self, result: int, what: str) -> int:
@@ -149,7 +151,7 @@ def follow(places: Places, run: Run, *, tail: int | None, is_raw: bool) -> None:
 
 def _follow_daemon(places: Places, run: Run, reading: _Reading) -> None:
     """Write what comes until the daemon says that the run has ended, or is gone itself."""
-    watch = _Watch(reading.path)
+    watch = Watch(reading.path)
     try:
         with Conversation(places.socket) as conversation:
             request = WaitRun(run.id, LONGEST_WAIT)

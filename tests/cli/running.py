@@ -1,0 +1,58 @@
+"""A daemon for tests: the installed program on a crontab of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from crond_py.control.client import call
+from crond_py.control.protocol import Stop
+from crond_py.errors import PycronError
+from crond_py.places import control_socket
+from tests.cli.program import PYCRON
+
+
+@contextlib.contextmanager
+def running(env: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``pycron run`` until the block ends; it begins once the daemon says that it is ready.
+
+    Its log goes to ``log`` beside the state directory.
+    """
+    home = Path(env["HOME"])
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
+        (home / "log").open("ab") as log,
+    ):
+        address = home / "notify"
+        address.unlink(missing_ok=True)
+        notices.bind(str(address))
+        notices.settimeout(60)
+        process = subprocess.Popen(
+            [*PYCRON, "run", *arguments],
+            env={**env, "NOTIFY_SOCKET": str(address)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=home,
+        )
+        try:
+            while b"READY=1" not in notices.recv(4096):
+                pass
+            yield process
+        finally:
+            end(process, Path(env["PYCRON_STATE_DIR"]))
+
+
+def end(process: subprocess.Popen[bytes], state_dir: Path) -> None:
+    """End the daemon and its jobs; those must heed a SIGTERM."""
+    try:
+        with contextlib.suppress(PycronError):  # it has ended already
+            call(control_socket(state_dir), Stop(now=True))
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
