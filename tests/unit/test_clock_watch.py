@@ -157,6 +157,26 @@ def test_the_owner_may_stop_it_from_inside_the_call() -> None:
         watch.wait()
 
 
+@pytest.mark.usefixtures("descriptors")
+def test_a_change_seen_while_arming_is_told() -> None:
+    """The kernel may report the change when the timer is armed again, instead of at the read."""
+    watcher = clockwatch._KernelWatcher(SystemClock())
+    try:
+        assert watcher._arm() is False
+        set_clock_to_itself()
+        assert watcher._arm() is True
+        assert watcher._arm() is False
+    finally:
+        watcher.stop()
+
+
+def test_a_refusal_of_the_kernel_is_an_error() -> None:
+    """What the kernel does not do is not taken for done."""
+    with Path(os.devnull).open() as no_timer, pytest.raises(OSError) as caught:
+        clockwatch._set_timer(no_timer.fileno(), 10)
+    assert caught.value.errno == errno.EINVAL
+
+
 # --- the clocks are compared --------------------------------------------------------------------
 
 
@@ -178,6 +198,9 @@ def test_without_the_kernel_the_clocks_are_compared(step: timedelta) -> None:
     clock.jump(step)
     clock.advance(clockwatch.FALLBACK_INTERVAL)
     changes.await_one()
+    clock.block_until(1)
+    clock.advance(clockwatch.FALLBACK_INTERVAL)  # nothing new
+    clock.block_until(1)
     watch.stop()
     watch.wait()
     assert changes.count == 1

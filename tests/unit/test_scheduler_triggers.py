@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from crond_py.model import Missed
-from crond_py.scheduler.triggers import MISSED_LIMIT, Calendar, Moment, Never, OnceAt
+from crond_py.scheduler.triggers import (
+    MISSED_LIMIT,
+    Calendar,
+    FixedRate,
+    Moment,
+    Never,
+    OnceAt,
+)
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -138,6 +145,15 @@ def test_a_schedule_that_does_not_advance_is_refused(answer: datetime) -> None:
 
     with pytest.raises(ArithmeticError, match="not after"):
         Calendar(Stuck(), Missed.ONCE, at(NOON))
+
+
+def test_a_fixed_rate_is_not_taken_early() -> None:
+    """Asked before its beat it makes no run and keeps the beat."""
+    beat = FixedRate(1_000, 100, Missed.ONCE)
+    assert beat.take(at(NOON, monotonic_ns=999)) == 0
+    assert beat.deadline_ns(at(NOON)) == 1_000
+    assert beat.take(at(NOON, monotonic_ns=1_000)) == 1
+    assert beat.deadline_ns(at(NOON)) == 1_100
 
 
 def test_never_is_never_due() -> None:

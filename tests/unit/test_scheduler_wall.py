@@ -14,7 +14,7 @@ import pytest
 from crond_py.clock import SystemClock
 from crond_py.errors import ScheduleError
 from crond_py.model import Missed
-from crond_py.schedule import parse_schedule
+from crond_py.schedule import OneOff, parse_schedule
 from crond_py.scheduler import Scheduler, TaskState
 from crond_py.scheduler.options import read_settings
 from crond_py.scheduler.task import Record, Task
@@ -173,6 +173,13 @@ def test_a_bad_expression_is_refused_at_once(bench: Bench, expression: str) -> N
         bench.scheduler.schedule_cron(expression, bench.note("a"))
     with pytest.raises(ScheduleError):
         bench.scheduler.schedule_cron("* * * * *", bench.note("a"), timezone="Europe/Berln")
+
+
+def test_a_schedule_that_is_over_is_refused(bench: Bench) -> None:
+    """A task that would never run is an error of the call, not a silent one."""
+    past = OneOff(START - HOUR)
+    with pytest.raises(ScheduleError, match="not due any more"):
+        bench.scheduler.schedule_cron(past, bench.note("a"))
 
 
 class Breaking:
