@@ -72,6 +72,9 @@ CHANGES = [
     ("America/St_Johns", "2010-11-07T02:31Z"),
     ("America/St_Johns", "1988-04-03T03:31Z"),  # two hours
     ("America/St_Johns", "1988-10-30T01:31Z"),
+    ("America/Santiago", "1973-03-11T03:00Z"),  # near a seam of the survey of zones
+    ("Australia/Adelaide", "2016-04-02T16:30Z"),
+    ("Europe/Berlin", "2020-03-29T01:00Z"),
 ]
 
 DAY = timedelta(days=1)

@@ -6,13 +6,13 @@ starts at noon of a day before the change and goes on until the last instant tha
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule import parse_schedule
-from tests.unit.schedule.walker import utc
+from tests.unit.schedule.walker import utc, walk
 
 Row = tuple[str, str, str, list[str]]
 
@@ -453,6 +453,28 @@ def test_wildcards_do_not_care(gap: DstGap, fold: DstFold) -> None:
     for row in WILDCARD:
         if row[1] != "15,* 1 * * 0":
             check(row, gap=gap, fold=fold)
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("America/Santiago", "1973-03-11T03:00Z"),
+        ("Asia/Jerusalem", "1991-08-31T21:00Z"),
+        ("Australia/Adelaide", "2016-04-02T16:30Z"),
+        ("Pacific/Auckland", "2014-04-05T14:00Z"),
+        ("Europe/Berlin", "2020-03-29T01:00Z"),
+        ("Africa/Cairo", "1996-04-25T22:00Z"),
+    ],
+)
+@pytest.mark.parametrize("fold", DstFold)
+def test_near_a_seam(zone: str, change: str, fold: DstFold) -> None:
+    """A change within an hour of a multiple of 2**22 s, where zones are looked at in parts."""
+    start, end = utc(change) - timedelta(hours=5), utc(change) + timedelta(hours=5)
+    for expression in ("0-59 0-23 * * *", "7,31 0-23 * * *"):
+        schedule = parse_schedule(expression, zone, dst_fold=fold)
+        expected = walk(expression, zone, start, end, fold=fold)
+        assert list(schedule.occurrences(start, end)) == expected
+        assert schedule.count(start, end) == len(expected)
 
 
 def test_second_pass_at_midnight() -> None:

@@ -161,4 +161,11 @@ def test_the_ends_of_time() -> None:
         assert last - newest <= timedelta(days=2)
         assert oldest - first <= timedelta(days=2)
         assert schedule.count(first, oldest) == schedule.count(newest - timedelta(1), last) == 1
+    # Local days that begin or end beyond what a datetime in UTC can hold.
     assert parse_schedule("0 0 1 1 *", "Asia/Tokyo").latest_until(first) is None
+    assert (
+        parse_schedule("0 23 31 12 *", "Pacific/Pago_Pago").next_after(
+            datetime(9999, 12, 31, tzinfo=UTC)
+        )
+        is None
+    )

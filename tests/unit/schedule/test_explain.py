@@ -48,6 +48,7 @@ NEW_YORK_BACK = "the clocks went back from 02:00 to 01:00 (EDT to EST)"
             f"moved from 02:30:20: {NEW_YORK}",
         ),
         ("30 2 * * *", "America/New_York", "2024-03-11T06:30Z", ""),
+        ("0 0,12 * * *", "Pacific/Apia", "2011-12-30T10:00Z", ""),  # a dropped day moves nothing
         ("0 3 * * *", "America/New_York", "2024-03-10T07:00Z", ""),
         ("30 1 * * *", "America/New_York", "2024-11-03T05:30Z", ""),
         (

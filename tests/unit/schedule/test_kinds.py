@@ -155,3 +155,14 @@ def test_fractions_of_a_second(schedule: Schedule) -> None:
     assert schedule.count(due - TICK, due) == 1
     assert schedule.count(due, due + TICK) == 0
     assert schedule.count(due - SECOND, due - TICK) == 0
+
+
+def test_before_the_epoch() -> None:
+    """Fractions of a second are told apart before 1970 too, where seconds count down."""
+    due = datetime(1965, 6, 1, 12, tzinfo=UTC)
+    schedule = parse_schedule("0 12 * * *", "UTC")
+    assert schedule.next_after(due - TICK) == due
+    assert schedule.latest_until(due - TICK) == due - timedelta(days=1)
+    assert schedule.latest_until(due + TICK) == due
+    assert schedule.count(due - TICK, due) == 1
+    assert schedule.count(due, due + TICK) == 0
