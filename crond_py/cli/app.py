@@ -141,6 +141,9 @@ def _explain(error: BaseException) -> int:  # noqa: PLR0911 - one way out for ea
             return _usage(error)
         case typer.Abort() | KeyboardInterrupt():
             return _INTERRUPTED
+        case SystemExit(code=0 | None):  # a shell has asked what may come next
+            say.flush()
+            return 0
         case BrokenPipeError() | SystemExit():  # the second is typer's word for the first
             say.drop()
             return _PIPE_CLOSED

@@ -8,7 +8,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import read_patience, wait_for
-from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
+from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import CancelJob, CancelRun
@@ -21,7 +21,11 @@ EXAMPLES = ("pycron cancel 4711", "pycron cancel backup")
 
 def command(
     target: Annotated[
-        str, typer.Argument(metavar="RUN|JOB", help="The number of a run, or the name of a job.")
+        str,
+        typer.Argument(
+            metavar="RUN|JOB", help="The number of a run, or the name of a job.",
+            autocompletion=complete_job,
+        ),
     ],
     *,
     wait: Annotated[

@@ -9,7 +9,7 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.cli.names import check_known_job
-from crond_py.cli.options import Crontab, Json, StateDir, places_of
+from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import late_by, run_record, standing, took
 from crond_py.cli.render import Column, Table, show
 from crond_py.cli.times import local_text, parse_instant, span_text, system_zone
@@ -23,7 +23,10 @@ EXAMPLES = ("pycron history", "pycron history backup --since 7d --outcome failed
 
 def command(
     job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="Only this job.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="JOB", help="Only this job.", show_default=False, autocompletion=complete_job
+        ),
     ] = None,
     *,
     number: Annotated[

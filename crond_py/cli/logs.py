@@ -14,7 +14,7 @@ from crond_py.cli.cancel import is_run_id
 from crond_py.cli.follow import follow
 from crond_py.cli.ledgers import reading
 from crond_py.cli.names import check_known_job
-from crond_py.cli.options import Crontab, StateDir, places_of
+from crond_py.cli.options import Crontab, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.errors import PycronError, UnknownNameError, UsageError
 from crond_py.model import Run
@@ -30,7 +30,8 @@ def command(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="RUN|JOB", help="The number of a run, or the name of a job: its last run."
+            metavar="RUN|JOB", help="The number of a run, or the name of a job: its last run.",
+            autocompletion=complete_job,
         ),
     ],
     *,

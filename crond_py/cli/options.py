@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crond_py.errors import PycronError
 from crond_py.places import Places, find_places
 
 Crontab = Annotated[
@@ -48,6 +49,18 @@ def places_of(crontab: str | None, state_dir: str | None) -> Places:
         crontab=Path(crontab) if crontab else None,
         state_dir=Path(state_dir) if state_dir else None,
     )
+
+
+def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of jobs that begin so, for a shell's completion."""
+    # Only a shell asks, and only here is a crontab needed to read a command line.
+    from crond_py.crontab import load_crontab  # noqa: PLC0415
+
+    try:
+        names = load_crontab(places_of(ctx.params.get("crontab"), None).crontab).jobs
+    except PycronError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 class _AsTyped:

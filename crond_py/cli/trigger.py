@@ -8,7 +8,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import read_patience, wait_for
-from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
+from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
@@ -20,7 +20,9 @@ EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
 
 
 def command(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="The job's name.", autocompletion=complete_job)
+    ],
     *,
     force: Annotated[
         bool, typer.Option("--force", help="Run it even if its overlap policy says no.")

@@ -17,7 +17,7 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.cli.names import no_such_job
-from crond_py.cli.options import Crontab, Json, StateDir, places_of
+from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.render import Column, Table, show
 from crond_py.cli.times import local_text, parse_instant, relative_text, system_zone, zone_of
 from crond_py.clock import SystemClock
@@ -76,7 +76,9 @@ EXAMPLES = (
 def command(
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="JOB", help="Only these jobs.", show_default=False),
+        typer.Argument(
+            metavar="JOB", help="Only these jobs.", show_default=False, autocompletion=complete_job
+        ),
     ] = None,
     *,
     number: Annotated[
