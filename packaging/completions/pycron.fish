@@ -1,0 +1,1 @@
+complete --command pycron --no-files --arguments "(env _PYCRON_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) pycron)" --condition "env _PYCRON_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) pycron"
