@@ -61,3 +61,20 @@ def test_what_was_made_in_one_go_is_caught_up_with(watch: Watch, path: Path) -> 
     watch.renew()
     path.write_text("a")
     assert is_ready(watch, 10_000)
+
+
+def test_a_directory_that_is_made_while_its_parent_begins_to_be_watched(
+    watch: Watch, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would say that it is there, so it is looked for once more."""
+    path.parent.parent.mkdir()
+    add_watch = watch._libc.inotify_add_watch
+
+    def made_meanwhile(descriptor: int, name: bytes, mask: int) -> int:
+        path.parent.mkdir(exist_ok=True)
+        return int(add_watch(descriptor, name, mask))
+
+    monkeypatch.setattr(watch._libc, "inotify_add_watch", made_meanwhile)
+    watch.renew()
+    path.write_text("a")
+    assert is_ready(watch, 10_000)
