@@ -25,7 +25,7 @@ _TAG = b"PYCRON_RUN_ID"
 _ATTEMPT = b"PYCRON_ATTEMPT"
 _CHUNK_BYTES = 1 << 17
 _PF_KTHREAD = 0x00200000  # linux/sched.h
-_EXEC_LOOKS = 1000  # a few milliseconds; longer only where the program's disk hangs
+_EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
 
 # What says that we are short of something, and nothing about the process asked for.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -223,13 +223,7 @@ def _list_pids() -> list[int]:
 
 def _read_environment(pid: int) -> dict[bytes, bytes]:
     """Return our own variables out of a process's environment; {} where we may not look."""
-    data = _read(f"/proc/{pid}/environ")
-    for _ in range(_EXEC_LOOKS):
-        if data != b"" or _has_no_environment(pid):
-            break
-        os.sched_yield()
-        data = _read(f"/proc/{pid}/environ")
-    data = b"\0" + (data or b"")
+    data = b"\0" + (_read_settled_environment(pid) or b"")
     if b"\0" + _TAG + b"=" not in data:
         return {}
     pairs = (item.partition(b"=") for item in data.split(b"\0") if item.startswith(b"PYCRON_"))
@@ -237,17 +231,38 @@ def _read_environment(pid: int) -> dict[bytes, bytes]:
     return {name: value for name, _, value in reversed(list(pairs))}
 
 
-def _has_no_environment(pid: int) -> bool:
-    """Return whether a process's environment, found empty, is so and does not only look so.
+def _read_settled_environment(pid: int) -> bytes | None:
+    """Return a process's environment; None where it is gone or not ours to read.
 
-    In the middle of an exec the old memory is given up and the new one not set up: env_end (field
-    51) is 0 then, and is not env_start (field 50) if the exec has been completed since. For the
-    kernel's own threads it is always 0; a bit of their flags (field 9) tells them.
+    In the middle of an exec the old memory is given up and the new one not set up, and the
+    environment looks empty; it is so only if the memory is the same before and after the look.
+    """
+    path = f"/proc/{pid}/environ"
+    before: tuple[bytes, ...] | None = None
+    for _ in range(_EXEC_LOOKS):
+        data = _read(path)
+        if data != b"":
+            return data
+        memory = _read_memory_layout(pid)
+        if memory == () or (memory and memory == before):
+            return data
+        before = memory
+        os.sched_yield()
+    return b""
+
+
+def _read_memory_layout(pid: int) -> tuple[bytes, ...] | None:
+    """Return where a process's memory lies; None: it is in the middle of an exec.
+
+    start_code (field 26) is set last, so it is 0 until then. Zombies and the kernel's own threads,
+    known by a bit of their flags (field 9), have no memory and need none.
     """
     fields = (_read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
     if not fields or fields[0] in {b"Z", b"X"} or int(fields[6]) & _PF_KTHREAD:
-        return True
-    return fields[47] == fields[48] != b"0"
+        return ()
+    if fields[23] == b"0":
+        return None
+    return fields[23], fields[25], fields[47], fields[48]
 
 
 def _read(path: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """Run as pid 1 of a pid namespace: many processes that orphan others. DIRECTORY COUNT.
 
-Prints how the processes ended, the children left once all have, and those left once the orphans
-that were still waiting have ended as well.
+Prints how the processes ended and how many orphans were met, once no child is left, not even as
+a zombie; if one stays, this never ends.
 """
 
 import collections
@@ -10,6 +10,7 @@ import os
 import queue
 import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from crond_py.clock import SystemClock
@@ -20,9 +21,10 @@ from crond_py.runner.process import ProcessRunner
 directory, count = Path(sys.argv[1]), int(sys.argv[2])
 gate = directory / "gate"
 os.mkfifo(gate)
+keeper = os.open(gate, os.O_RDWR)
 COMMANDS = [
     "(sleep 0.05 &) ; true",  # its orphan ends by itself
-    f"(cat {gate} >/dev/null &) ; true",  # its orphan waits for us
+    f"(read line <{gate} &) ; true",  # its orphan waits for us
     "(setsid sh -c '(true &)' &) ; exit 0",
     "exit 0",
 ]
@@ -57,19 +59,30 @@ for index in range(count):
     start(COMMANDS[index % len(COMMANDS)])
 wait_for(count)
 
+
+def wait_for_orphans() -> int:
+    """Wait for the end of all children that there are now; return their number."""
+    number = 0
+    for pid in orphans.list_children():
+        with suppress(ProcessLookupError):  # reaped since
+            pidfd = os.pidfd_open(pid)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll()
+            os.close(pidfd)
+            number += 1
+    return number
+
+
 # All that is left waits at the gate or sleeps for a moment: let it go, and wait for its end.
-held = [os.pidfd_open(pid) for pid in orphans.list_children()]
-os.close(os.open(gate, os.O_RDWR))
-writer = os.open(gate, os.O_WRONLY)
-os.close(writer)
-for pidfd in held:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    poll.poll(60_000)
-# The end of one process is followed by a look at the orphans, before the next end is told.
-for _ in range(2):
+# Each process that ends has the orphans looked after, before the end of the next is told.
+os.write(keeper, b"\n" * count)
+found = wait_for_orphans()
+rounds = 0
+while orphans.list_children():
+    wait_for_orphans()
     start("exit 0")
     wait_for(1)
-left = orphans.list_children()
+    rounds += 1
 runner.close()
-json.dump({"pid": os.getpid(), "ended": ended, "left": left, "held": len(held)}, sys.stdout)
+json.dump({"pid": os.getpid(), "ended": ended, "found": found, "extra": rounds}, sys.stdout)
