@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
 import signal
 import sys
 import threading
@@ -28,7 +27,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Final
 
 import crond_py
@@ -48,6 +47,7 @@ from crond_py.engine.parts import Parts
 from crond_py.engine.thread import Engine
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import CrontabError, LedgerCorruptError, PycronError
+from crond_py.inbox import Inbox
 from crond_py.launch import Launchpad
 from crond_py.ledger.database import set_aside
 from crond_py.ledger.lock import StateLock, make_private_directory
@@ -119,7 +119,7 @@ class Service:
         self._engine = Engine()
         self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
         self._notifier = Notifier.from_environment()
-        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._janitor = ThreadPoolExecutor(1, thread_name_prefix="pycron-janitor")
         self._reload_lock = threading.Lock()
         self._stopped_ns = 0
@@ -133,8 +133,10 @@ class Service:
         state directory, the ledger cannot be used, the control socket cannot be made.
         """
         with ExitStack() as stack:
+            stack.callback(self._inbox.close)
             # First: a signal that comes during the start is heeded after it.
-            self._catch_signals(stack)
+            caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+            stack.enter_context(self._inbox.catching(caught, self._signalled))
             self._crontab = load_crontab(self._options.places.crontab)
             self._start(stack)
             on_up()
@@ -281,20 +283,11 @@ class Service:
 
     # --- signals, clock, watchdog ---------------------------------------------------------
 
-    def _catch_signals(self, stack: ExitStack) -> None:
-        """Turn signals into items of the inbox; ``SimpleQueue.put`` may interrupt itself."""
-
-        def put(number: int, _frame: FrameType | None) -> None:
-            received = signal.Signals(number)
-            is_hangup = received is signal.SIGHUP
-            stop = StopRequest(received.name, self._clock.monotonic_ns())
-            self._inbox.put(received if is_hangup else stop)
-
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-            # Python's default for SIGINT raises in the midst of whatever runs; afterwards nothing
-            # is left that a signal could ask for.
-            signal.signal(number, put)
-            stack.callback(signal.signal, number, signal.SIG_IGN)
+    def _signalled(self, received: signal.Signals) -> object:
+        """Return what a signal asks for."""
+        if received is signal.SIGHUP:
+            return received
+        return StopRequest(received.name, self._clock.monotonic_ns())
 
     def _clock_changed(self) -> None:
         self._dispatcher.recheck()
