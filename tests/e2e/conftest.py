@@ -1,0 +1,42 @@
+"""What the end-to-end tests share: a daemon of their own, bells, gates, and a wall clock to set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import Bell, Daemon, Gate
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this directory."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, pycron_command: tuple[str, ...]) -> Iterator[Daemon]:
+    """Give a daemon that has not been started."""
+    daemon = Daemon(tmp_path, pycron_command)
+    yield daemon
+    daemon.clean_up()
+
+
+@pytest.fixture
+def bell(tmp_path: Path) -> Iterator[Bell]:
+    """Give the FIFO "bell" in the directory in which jobs begin."""
+    bell = Bell(tmp_path / "bell")
+    yield bell
+    bell.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Give the FIFO "gate" in the directory in which jobs begin."""
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.close()

@@ -1,0 +1,388 @@
+"""Drives the installed program as a daemon with real processes, for the end-to-end tests.
+
+A ``Daemon`` is a state directory, a crontab and, one after the other, the processes that are
+started on them. What happens is learned from its log, in JSON, which a thread takes from the pipe
+as it comes; nothing here looks again and again. What jobs did is told by themselves: they append a
+line to a file (``stamps``), write to a FIFO (``Bell``) or wait for one (``Gate``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from crond_py.errors import LedgerError
+from crond_py.ledger.sqlite import open_reader
+from crond_py.places import Places
+from crond_py.runner.proctree import find_survivors
+
+PATIENCE_S = 60.0
+"""How long anything is waited for that should come. Only a failing test waits that long."""
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+Event = dict[str, Any]
+
+
+class EventLog:
+    """What one daemon process logs: events as they come, and lines that are none."""
+
+    def __init__(self, pipe: int) -> None:
+        self.events: list[Event] = []
+        self.noise: list[str] = []
+        self._changed = threading.Condition()
+        self._has_ended = False
+        self._reader = threading.Thread(target=self._read, args=(pipe,), name="e2e-log")
+        self._reader.start()
+
+    def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, encoding="utf-8", errors="backslashreplace") as lines:
+            for line in lines:
+                self._take(line.rstrip("\n"))
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def _take(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        with self._changed:
+            if isinstance(event, dict):
+                self.events.append(event)
+            else:
+                self.noise.append(line)
+            self._changed.notify_all()
+
+    def wait(self, text: str, *, count: int = 1, since: int = 0, **fields: object) -> Event:
+        """Return the ``count``-th event whose message has ``text`` in it, and these fields.
+
+        ``since`` is the number of events that had come before (``len(log.events)``). Fails where
+        the log ends without it, or nothing comes for too long.
+        """
+
+        def matching() -> list[Event]:
+            return [e for e in self.events[since:] if _matches(e, text, fields)]
+
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._has_ended or len(matching()) >= count, timeout=PATIENCE_S
+            )
+            found = matching()
+        if len(found) < count:
+            why = "the log has ended" if self._has_ended else f"nothing for {PATIENCE_S} s"
+            message = f"no event {text!r} {fields} ({len(found)} of {count}): {why}\n{self.text()}"
+            raise AssertionError(message)
+        return found[count - 1]
+
+    def wait_end(self) -> None:
+        """Wait until the process, and whoever else holds its standard error, has closed it."""
+        self._reader.join(PATIENCE_S)
+        assert not self._reader.is_alive(), "something keeps the daemon's standard error open"
+
+    def all(self, text: str, *, since: int = 0, **fields: object) -> list[Event]:
+        """Return the events so far whose message has ``text`` in it, and these fields."""
+        with self._changed:
+            return [e for e in self.events[since:] if _matches(e, text, fields)]
+
+    def text(self, lines: int = 60) -> str:
+        """Return the newest lines, for a person."""
+        events = [json.dumps(event) for event in self.events[-lines:]]
+        return "\n".join([*self.noise[-lines:], *events])
+
+
+def _matches(event: Event, text: str, fields: Mapping[str, object]) -> bool:
+    return text in event["event"] and all(event.get(key) == fields[key] for key in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A line that a job has written about itself; see ``programs/e2e_stamp.sh``."""
+
+    at: datetime
+    pid: int
+    job: str
+    run: str
+    due: datetime
+    attempt: int
+    word: str
+
+
+class Daemon:
+    """A state directory, a crontab, and at most one process at a time on them.
+
+    Jobs find $OUT (the file of their stamps), $STAMP (the program that writes one), and $PROGRAMS,
+    and begin in ``directory``.
+    """
+
+    def __init__(self, directory: Path, command: Sequence[str]) -> None:
+        self.directory = directory
+        self.command = tuple(command)
+        self.state = directory / "state"
+        self.crontab = directory / "crontab.toml"
+        self.ledger = Places(self.crontab, self.state).ledger
+        self.out = directory / "out"
+        self.environment = {
+            # Coverage is carried on where the tests are measured.
+            **{key: value for key, value in os.environ.items() if key.startswith("COV")},
+            "HOME": str(directory),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "TZ": "UTC",
+            "LANG": "C.UTF-8",
+            "PYCRON_STATE_DIR": str(self.state),
+            "PYCRON_CRONTAB": str(self.crontab),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log: EventLog | None = None
+
+    # --- the crontab ----------------------------------------------------------------------
+
+    def write(self, jobs: str, *, head: str = "") -> None:
+        """Put a crontab in place by renaming; ``head`` goes before its tables."""
+        new = self.directory / ".crontab.new"
+        new.write_text(self.crontab_text(jobs, head=head), encoding="utf-8")
+        new.replace(self.crontab)
+
+    def crontab_text(self, jobs: str, *, head: str = "") -> str:
+        """Return a crontab whose jobs can write stamps."""
+        quoted = {"OUT": self.out, "STAMP": PROGRAMS / "e2e_stamp.sh", "PROGRAMS": PROGRAMS}
+        env = "\n".join(f"{key} = {json.dumps(str(value))}" for key, value in quoted.items())
+        cwd = json.dumps(str(self.directory))
+        return f"{head}\n[env]\n{env}\n\n[defaults]\ncwd = {cwd}\n\n{jobs}\n"
+
+    # --- the process ----------------------------------------------------------------------
+
+    def start(
+        self,
+        jobs: str | None = None,
+        *options: str,
+        under: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        is_up: bool = True,
+    ) -> EventLog:
+        """Start a process, with ``jobs`` as its crontab if given, and wait until it is up.
+
+        ``under`` is what the command is given to (``unshare``, ``sh -c 'exec "$@"'``).
+        """
+        assert self.process is None or self.process.returncode is not None
+        if jobs is not None:
+            self.write(jobs)
+        reader, writer = os.pipe()
+        self.process = subprocess.Popen(
+            [*under, *self.command, "run", "--log-format", "json", *options],
+            env={**self.environment, **(env or {})},
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=writer,
+        )
+        os.close(writer)
+        self._log = EventLog(reader)
+        if is_up:
+            self._log.wait("is up")
+        return self._log
+
+    @property
+    def log(self) -> EventLog:
+        """The log of the newest process."""
+        assert self._log is not None
+        return self._log
+
+    @property
+    def pid(self) -> int:
+        """The process that was started last."""
+        assert self.process is not None
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal."""
+        os.kill(self.pid, number)
+
+    def wait_exit(self) -> int:
+        """Wait for the end of the process and return its exit status."""
+        assert self.process is not None
+        status = self.process.wait(PATIENCE_S)
+        self.log.wait_end()
+        return status
+
+    def stop(self) -> None:
+        """End the process as an init system does; it must end well."""
+        self.signal(signal.SIGTERM)
+        assert self.wait_exit() == 0, self.log.text()
+
+    def kill(self) -> None:
+        """End the process without warning; its jobs stay."""
+        self.signal(signal.SIGKILL)
+        assert self.wait_exit() == -signal.SIGKILL
+
+    def freeze(self) -> None:
+        """Stop the process as a debugger or a cgroup does; returns once it stands still."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self.signal(signal.SIGCONT)
+
+    # --- what is asked of it --------------------------------------------------------------
+
+    def cli(self, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command of the program; ``check`` is the exit code that it must have."""
+        done = subprocess.run(
+            [*self.command, *arguments],
+            env=self.environment,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if check is not None:
+            assert done.returncode == check, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    def history(self, *arguments: str) -> list[Event]:
+        """Return what ``pycron history`` tells, oldest due first."""
+        text = self.cli("history", "--json", "-n", "0", *arguments).stdout
+        return list(reversed(json.loads(text)))
+
+    def status(self) -> Event:
+        """Return what ``pycron status`` tells."""
+        answer: Event = json.loads(self.cli("status", "--json").stdout)
+        return answer
+
+    def stamps(self, job: str | None = None, word: str | None = None) -> list[Stamp]:
+        """Return what jobs have written about themselves, in the order of the writing."""
+        try:
+            lines = self.out.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        stamps = map(_stamp, lines)
+        return [s for s in stamps if job in {None, s.job} and word in {None, s.word}]
+
+    # --- the end --------------------------------------------------------------------------
+
+    def clean_up(self) -> None:
+        """Let nothing live on, and show the log to whoever looks into a failure."""
+        if self.process is not None:
+            if self.process.returncode is None:
+                self.process.kill()
+                self.process.wait(PATIENCE_S)
+            sys.stdout.write(f"{self.log.text()}\n")
+        for pid in self._left_behind():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _left_behind(self) -> list[int]:
+        try:
+            with closing(open_reader(self.ledger)) as ledger:
+                identity = ledger.identity
+        except LedgerError:
+            return []
+        return [survivor.pid for survivor in find_survivors(identity)]
+
+
+def _stamp(line: str) -> Stamp:
+    at, pid, job, run, due, attempt, word = line.split(" ")
+    seconds, nanoseconds = at.split(".")
+    moment = datetime.fromtimestamp(int(seconds), UTC)
+    moment += timedelta(microseconds=int(nanoseconds) // 1000)
+    return Stamp(moment, int(pid), job, run, datetime.fromisoformat(due), int(attempt), word)
+
+
+# --- programs that tell and wait ----------------------------------------------------------------
+
+
+class Bell:
+    """A FIFO that jobs write lines to, so that a test knows how far they have come."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        # Open for writing too: no writer then waits for a reader, and no reader sees an end.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rest = b""
+
+    def wait(self) -> str:
+        """Wait for the next line and return it."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        while b"\n" not in self._rest:
+            assert poll.poll(PATIENCE_S * 1000), f"nobody has written to {self.path}"
+            self._rest += os.read(self._descriptor, 65536)
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode()
+
+    def close(self) -> None:
+        """Let go of the FIFO."""
+        os.close(self._descriptor)
+
+
+class Gate:
+    """A FIFO that jobs read a line from (``read x < gate``), so that a test says when they go on.
+
+    With the end of the test it is closed, and whoever still waits goes on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def open(self, number: int = 1) -> None:
+        """Let ``number`` readers pass."""
+        os.write(self._descriptor, b"go\n" * number)
+
+    def close(self) -> None:
+        """Let go of the FIFO."""
+        os.close(self._descriptor)
+
+
+# --- what is found in /proc ---------------------------------------------------------------------
+
+
+def processes_with(argument: str) -> list[int]:
+    """Return the pids of all processes that have ``argument`` as a part of their command line."""
+    wanted, found = os.fsencode(argument), []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (directory / "cmdline").read_bytes():
+                found.append(int(directory.name))
+    return found
+
+
+# --- the oracle for promise P1 ------------------------------------------------------------------
+
+
+def occurrences(rows: Sequence[Event], step: timedelta) -> list[datetime]:
+    """Return the due instants that the rows account for, a stretch spread out in steps."""
+    instants = []
+    for row in rows:
+        first = datetime.fromisoformat(row["due"])
+        last = datetime.fromisoformat(row["last_due"] or row["due"])
+        stretch = [first + step * n for n in range((last - first) // step + 1)]
+        assert row["count"] in {1, len(stretch)}, row
+        instants += stretch if row["count"] > 1 else [first]
+    return instants
+
+
+def assert_accounted(rows: Sequence[Event], step: timedelta) -> None:
+    """Hold that the rows account for every instant from first to last exactly once (P1, P2)."""
+    instants = sorted(occurrences(rows, step))
+    assert instants, "nothing is accounted for"
+    number = (instants[-1] - instants[0]) // step + 1
+    assert instants == [instants[0] + step * n for n in range(number)]
