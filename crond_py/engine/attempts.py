@@ -108,7 +108,10 @@ class Attempts:
             pid=event.pid,
             start_ticks=event.start_ticks,
             started_at=event.started_at,
+            reason=event.note,
         )
+        if event.note:
+            tell(logging.ERROR, event.note, active.job.name, run=active.run.id)
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
         tell(
             logging.INFO,
@@ -181,7 +184,11 @@ class Attempts:
         if active.attempt is None:
             return
         active.attempt = replace(
-            active.attempt, finished_at=now, exit=exit_, outcome=outcome, reason=reason
+            active.attempt,
+            finished_at=now,
+            exit=exit_,
+            outcome=outcome,
+            reason=reason or active.attempt.reason,
         )
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
