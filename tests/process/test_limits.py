@@ -41,13 +41,10 @@ def test_more_processes_than_descriptors(tmp_path: Path) -> None:
     """Processes that run at the same time may be more than there are descriptors (B64, P8)."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    # The last one has all the others wait for it, so all 200 are alive at once.
+    # All wait at the gate, for as many lines as they are; the last to come lets them go.
     started = tmp_path / "started"
-    command = (
-        f"echo >>{started}; if [ $PYCRON_RUN_ID = many-200 ];"
-        f" then while [ $(wc -l <{started}) -lt 200 ]; do :; done; echo go >{gate}; fi;"
-        f" read line <{gate}; echo go >{gate} & exit 0"
-    )
+    let_go = f"[ $(wc -l <{started}) -lt 200 ] || yes go | head -n 200 >{gate}"
+    command = f"exec 3<>{gate}; echo >>{started}; {let_go}; read line <{gate}"
     result = _run_many(200, 96, command)
     assert result["kinds"] == {"Started": 200, "Ended": 200}
     assert result["codes"] == {"0": 200}

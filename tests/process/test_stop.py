@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import uuid
 
 import pytest
 
@@ -46,6 +47,13 @@ def _start(harness: Harness, command: str, name: str = "ready") -> AttemptKey:
     harness.started(key)
     assert fifo.read_text() == "up\n"
     return key
+
+
+def _wait_for_the_ender(harness: Harness) -> None:
+    """Wait until all that the ender has been given is done: it takes one after the other."""
+    other = _start(harness, "echo up >$READY; sleep 999; true", f"other-{uuid.uuid4()}")
+    harness.runner.stop(other, force=True)
+    harness.ended(other)
 
 
 def _hold_everything(harness: Harness) -> list[int]:
@@ -124,25 +132,40 @@ def test_a_handler_can_clean_up(harness: Harness) -> None:
     assert (harness.directory / "out").read_text() == "term\nclean\n"
 
 
+def test_what_a_handler_leaves_to_clean_up_is_waited_for(harness: Harness) -> None:
+    """A process that appears during the stop gets no SIGTERM, is waited for, and can be killed."""
+    gate = harness.fifo("gate")
+    clean_up = f"(echo up >$READY; read line <{gate}; echo clean >>out) & read up <$READY"
+    trap = f"trap '{clean_up}; exit 0' TERM"
+    key = _start(harness, f"{trap}; echo up >$READY; while :; do read line <{gate}; done")
+    leader = os.pidfd_open(harness.started(key).pid)
+    harness.runner.stop(key, force=False)
+    wait_until_gone(leader)
+    harness.run(("true",))
+    _wait_for_the_ender(harness)
+    gate.write_text("go\n")
+    assert harness.ended(key).exit.code == 0
+    assert (harness.directory / "out").read_text() == "clean\n"
+
+
 def test_sigterm_is_sent_once(harness: Harness) -> None:
     """However often a stop is asked for, a process gets one SIGTERM, in its group or out of it."""
     gate = harness.fifo("gate")
     program = f"{sys.executable} -S {PROGRAMS}/proc_count_signals.py"
     key = _start(
         harness,
-        f"mkfifo gate2 ready2; setsid {program} out2 gate2 ready2 & read up <ready2;"
+        "mkfifo gate2 ready2 gate3 ready3;"
+        f" {program} out3 gate3 ready3 & read up <ready3;"
+        f" setsid {program} out2 gate2 ready2 & read up <ready2;"
         f" exec {program} out gate $READY",
     )
     for _ in range(5):
         harness.runner.stop(key, force=False)
-    # The ender takes one after the other: this run's end is told after those five were taken.
-    other = _start(harness, "echo up >$READY; sleep 999; true", "other")
-    harness.runner.stop(other, force=True)
-    harness.ended(other)
-    for path in (gate, harness.directory / "gate2"):
+    _wait_for_the_ender(harness)
+    for path in (gate, harness.directory / "gate2", harness.directory / "gate3"):
         path.write_text("go\n")
     harness.ended(key)
-    for name in ("out", "out2"):
+    for name in ("out", "out2", "out3"):
         signals = (harness.directory / name).read_text().split()
         assert signals.count("SIGTERM") == 1
 
@@ -151,6 +174,26 @@ def test_a_fork_in_the_moment_of_the_stop_does_not_get_away(harness: Harness) ->
     """Processes that keep leaving the session while they are killed are killed as well (P6)."""
     spread = "while :; do setsid sh -c 'sleep 997; :' & done"
     key = _start(harness, f'echo up >$READY; ulimit -u 20000; setsid sh -c "{spread}" & wait')
+    harness.runner.stop(key, force=True)
+    harness.ended(key)
+    assert harness.leftovers() == []
+
+
+def test_a_process_that_the_first_look_has_missed_is_killed(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With SIGKILL, /proc is looked through until nothing new is found (P6)."""
+    key = _start(harness, "setsid sh -c 'echo up >$READY; exec sleep 999' & sleep 998; true")
+    leader = harness.started(key).pid
+    groups = {pid: os.getpgid(pid) for pid in harness.leftovers()}
+    (missed,) = (pid for pid, group in groups.items() if group != leader)
+    real, looks = proctree._list_pids, []
+
+    def look() -> list[int]:
+        looks.append(None)
+        return [pid for pid in real() if len(looks) > 1 or pid != missed]
+
+    monkeypatch.setattr(proctree, "_list_pids", look)
     harness.runner.stop(key, force=True)
     harness.ended(key)
     assert harness.leftovers() == []
