@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from crond_py.errors import ScheduleError
 from crond_py.schedule.instants import to_utc
@@ -38,6 +38,19 @@ class Schedule(Protocol):
 
     def occurrences(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """Yield each one later than ``start`` and not later than ``end``, in order, lazily."""
+        ...
+
+
+@runtime_checkable
+class Explaining(Schedule, Protocol):
+    """A schedule that goes by a zone's clocks, and can say what their changes did to it."""
+
+    def explain(self, due: datetime) -> str:
+        """Return how a change of the clocks moved a due instant, or "" if none did."""
+        ...
+
+    def dropped(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+        """Yield each change of the clocks in (start, end] that left something out, and what."""
         ...
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from crond_py.errors import ScheduleError
-from crond_py.schedule import Interval, OneOff, Schedule, parse_schedule
+from crond_py.schedule import Aligned, Interval, OneOff, Schedule, Shifted, parse_schedule
 
 ANCHOR = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -20,6 +20,9 @@ KINDS: list[Schedule] = [
     OneOff(ANCHOR + 15 * SECOND),
     parse_schedule("*/5 * * * *", "Europe/Berlin"),
     parse_schedule(["*/5 * * * *", "*/7 * * * * *"], "Europe/Berlin"),
+    Aligned("Europe/Berlin", 90 * SECOND, SECOND / 4),
+    Shifted(INTERVAL, 3 * SECOND),
+    Shifted(parse_schedule("*/5 * * * *", "Europe/Berlin"), SECOND / 4),
 ]
 
 
