@@ -48,6 +48,7 @@ WAS_SET_FORWARD = "the clock was set forward"
 WAS_PAST = "its time was past when pycron first read it"
 
 _REMOVED = "removed"
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Agenda:
@@ -269,7 +270,8 @@ class Agenda:
     def clock_changed(self, step: timedelta, states: Mapping[str, JobState]) -> None:
         """Derive every deadline again after the wall clock was set by ``step``."""
         ahead = "forward" if step > timedelta(0) else "back"
-        log.warning("the clock was set %s by %s", ahead, format_duration(abs(step)), extra=fields())
+        size = _MILLISECOND * round(abs(step) / _MILLISECOND)  # the rest is noise of the reading
+        log.warning("the clock was set %s by %s", ahead, format_duration(size), extra=fields())
         now = self._parts.timekeeper.now()
         for state in list(states.values()):
             if isinstance(state.job.trigger, EveryTrigger):
