@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import Bell, Daemon, Gate
+from tests.support.wallclock import WallClock, compile_shim
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,3 +41,18 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.close()
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the library that moves a wall clock."""
+    library = compile_shim(tmp_path_factory.mktemp("shim"))
+    if library is None:
+        pytest.skip("no C compiler (cc) to make the clock shim with")
+    return library
+
+
+@pytest.fixture
+def clock(tmp_path: Path, shim: Path) -> WallClock:
+    """Give a wall clock for the daemon; its jobs keep the real one."""
+    return WallClock(shim, tmp_path / "clock")

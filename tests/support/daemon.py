@@ -369,14 +369,20 @@ def processes_with(argument: str) -> list[int]:
 
 
 def occurrences(rows: Sequence[Event], step: timedelta) -> list[datetime]:
-    """Return the due instants that the rows account for, a stretch spread out in steps."""
-    instants = []
+    """Return the due instants that the rows account for, stretches spread out in steps.
+
+    A stretch stands for what lies between its first and last instant and has no row of its own;
+    its count must say how many those are.
+    """
+    single = [datetime.fromisoformat(row["due"]) for row in rows if row["count"] == 1]
+    instants = list(single)
     for row in rows:
-        first = datetime.fromisoformat(row["due"])
-        last = datetime.fromisoformat(row["last_due"] or row["due"])
-        stretch = [first + step * n for n in range((last - first) // step + 1)]
-        assert row["count"] in {1, len(stretch)}, row
-        instants += stretch if row["count"] > 1 else [first]
+        if row["count"] > 1:
+            first, last = map(datetime.fromisoformat, (row["due"], row["last_due"]))
+            between = [first + step * n for n in range((last - first) // step + 1)]
+            stretch = sorted(set(between) - set(single))
+            assert row["count"] == len(stretch), row
+            instants += stretch
     return instants
 
 
