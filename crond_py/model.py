@@ -56,6 +56,14 @@ class EveryMode(StrEnum):
     FIXED_DELAY = "fixed-delay"
 
 
+class Align(StrEnum):
+    """The unit of the wall clock that an interval divides evenly."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+
 class Cause(StrEnum):
     """Why a run exists."""
 

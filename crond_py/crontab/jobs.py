@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from crond_py.crontab.faults import FileReport, Refused, nearest, quoted
 from crond_py.crontab.fields import Refuse, read_fields
+from crond_py.crontab.intervals import can_jitter, refined, refuse_interval_keys
 from crond_py.crontab.keys import JOB_KEYS, SCHEDULE_KEYS, Output
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.model import EveryTrigger, Job, Trigger
@@ -138,6 +139,8 @@ class JobReader:
             for key, value in _model_fields(own).items()
         }
         values = {**scope.values, **said}
+        if not values["jitter"] or not can_jitter(own["trigger"]):
+            values["jitter"] = None  # none, or one of the defaults that says nothing of this job
         if values["hosts"] and not _is_among(self.host, values["hosts"]):
             values["enabled"] = False
         return Job(
@@ -175,15 +178,15 @@ class JobReader:
         if key not in own:
             return None
         value = own[key]
-        is_interval = key == "every" or isinstance(value, EveryTrigger)
-        if "every_mode" in own and not is_interval:
-            refuse(("every_mode",), Refused("has no meaning without every", "take it out"))
+        if key != "every" and not isinstance(value, EveryTrigger):
+            refuse_interval_keys(own, refuse)
         try:
             calendar = self._calendar(name, table, own, scope)
-            return trigger_of(key, value, own.get("every_mode", scope.every_mode), calendar)
+            trigger = trigger_of(key, value, own.get("every_mode", scope.every_mode), calendar)
         except Refused as refused:
             refuse((key,), refused)
             return None
+        return refined(trigger, key, own, refuse)
 
     def _calendar(self, name: str, table: Table, own: dict[str, Any], scope: Scope) -> Calendar:
         """Return what due times are read in; in place of a zone that was refused, UTC."""

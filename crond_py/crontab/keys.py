@@ -29,7 +29,7 @@ from crond_py.crontab.values import (
     Words,
     Zone,
 )
-from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
 
 
 class Output(StrEnum):
@@ -48,6 +48,7 @@ _JOB: Final = _defaults(Job)
 _RETRY: Final = _defaults(Retry)
 _SOME: Final = Duration(minimum=timedelta(milliseconds=1))
 _ANY: Final = Duration()
+_WHOLE: Final = Duration(step=timedelta(milliseconds=1))
 
 NOT_YET: Final = Never("is not supported yet", "leave it out")
 """The value of a key that the format has and this version does nothing with."""
@@ -134,7 +135,7 @@ _SUPPORTED_JOB_KEYS: Final = (
         "What to run: text for the shell, or an array executed as it is.",
         in_defaults=False,
     ),
-    _job("timezone", Zone(), "The IANA time zone that schedule and at are read in."),
+    _job("timezone", Zone(), "The IANA time zone of schedule, at and align."),
     _job("enabled", Flag(), "Whether the job is ever due."),
     _job("description", Text(1000), "What the job is for."),
     _job("tags", Words("words"), "Labels to choose jobs by."),
@@ -145,6 +146,28 @@ _SUPPORTED_JOB_KEYS: Final = (
         "What every counts from: the previous due time"
         " (fixed-rate) or the end of the previous run (fixed-delay).",
         EveryTrigger(timedelta(1)).mode,
+    ),
+    Key(
+        "align",
+        Choice(Align),
+        "The unit of the wall clock that every divides evenly: the job is due where the clocks of"
+        " its zone show a multiple of the interval (every 15m of the hour: :00, :15, :30, :45), on"
+        " both passes of a time that comes twice, and not for one that the clocks jump over.",
+        in_defaults=False,
+    ),
+    Key(
+        "offset",
+        _WHOLE,
+        "How much later than the times of align the job is due; without align, how long after it"
+        " is first seen it is first due (0s: at once). Less than every.",
+        in_defaults=False,
+    ),
+    _job(
+        "jitter",
+        _WHOLE,
+        "How far due times of schedule and every may be spread: all of a job's are later by one"
+        " amount below this and below the distance between them, which is made from the names of"
+        " the host and the job. 0s: not at all.",
     ),
     _job(
         "overlap",
@@ -206,10 +229,8 @@ _LATER_JOB_KEYS: Final = tuple(
         ("stdin", "What the command reads."),
         ("output_limit", "How many bytes of output are kept of a run."),
         ("notify", "Who is told of the outcome."),
-        ("jitter", "The width over which due times are spread."),
         ("on_stop", "What becomes of runs when the daemon stops."),
         ("leftovers", "What becomes of processes that outlive the command."),
-        ("align", "What an interval is aligned to."),
         ("retry_on", "Which outcomes are tried again."),
     )
 )

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
-from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
 
 DEFAULT_POOL = "default"
 
@@ -25,10 +25,17 @@ class CronTrigger:
 
 @dataclass(frozen=True, slots=True)
 class EveryTrigger:
-    """Due at an interval."""
+    """Due at an interval.
+
+    With ``align`` it is due where the clocks of the job's zone show a multiple of the period,
+    which divides that unit evenly, and ``offset`` is how much later. Without, ``offset`` is how
+    long after the job is first seen it is first due, in place of one period.
+    """
 
     period: timedelta
     mode: EveryMode = EveryMode.FIXED_RATE
+    align: Align | None = None
+    offset: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class Pool:
 class Job:
     """A named entry of the crontab. ``timezone`` None: the system's own zone.
 
+    ``jitter`` is the width over which jobs of a timetable are spread, each by an amount of its own.
     ``command`` is a string for the shell or a tuple to be executed as it is. ``source`` is the
     file and line that the job begins at.
     """
@@ -81,6 +89,7 @@ class Job:
     missed_limit: int = 100
     dst_gap: DstGap = DstGap.RUN
     dst_fold: DstFold = DstFold.FIRST
+    jitter: timedelta | None = None
     on_crash: OnCrash = OnCrash.LOST
 
     timeout: timedelta | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -33,10 +34,12 @@ def fingerprint(job: Job) -> str:
     """Return 16 characters that are the same as long as the job is due at the same instants.
 
     They are made of the trigger and, for cron expressions, the zone and the ``dst_`` keys; the
-    order of the expressions does not matter. The text that is hashed is part of the ledger's
-    format: another spelling would give every job a new baseline.
+    order of the expressions does not matter. What only some jobs have (align with its zone,
+    offset, jitter) comes after that, for those alone. The text that is hashed is part of the
+    ledger's format: another spelling would give every job a new baseline.
     """
-    text = json.dumps(_identity(job), ensure_ascii=True, separators=(",", ":"))
+    identity = [*_identity(job), *_refinements(job)]
+    text = json.dumps(identity, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
 
 
@@ -54,6 +57,18 @@ def _identity(job: Job) -> list[object]:
             return ["startup", trigger.per_boot]
 
 
+def _refinements(job: Job) -> Iterator[list[object]]:
+    """Yield what else decides when a job is due, each with its name, where the job has it."""
+    match job.trigger:
+        case EveryTrigger(align=align, offset=offset):
+            if align is not None:
+                yield ["align", align.value, job.timezone]
+            if offset is not None and (offset or align is None):
+                yield ["offset", offset // _MICROSECOND]
+    if job.jitter is not None:
+        yield ["jitter", job.jitter // _MICROSECOND]
+
+
 def describe_trigger(job: Job) -> str:
     """Return when a job is due, short enough for a table; instants are in the job's zone."""
     match job.trigger:
@@ -61,8 +76,10 @@ def describe_trigger(job: Job) -> str:
             return "; ".join(expressions)
         case EveryTrigger(period, EveryMode.FIXED_DELAY):
             return f"{format_duration(period)} after the last run"
-        case EveryTrigger(period):
-            return f"every {format_duration(period)}"
+        case EveryTrigger(period, _, align, offset):
+            grid = f", aligned to the {align}" if align is not None else ""
+            later = f", +{format_duration(offset)}" if offset is not None else ""
+            return f"every {format_duration(period)}{grid}{later}"
         case AtTrigger(instant):
             local = instant.astimezone(ZoneInfo(job.timezone or system_timezone()))
             detail = "seconds" if local.second or local.microsecond else "minutes"

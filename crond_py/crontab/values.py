@@ -132,12 +132,13 @@ class Factor(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Duration(Kind):
-    """A length of time with its unit, such as "1h30m"."""
+    """A length of time with its unit, such as "1h30m", that is a whole number of ``step``."""
 
     minimum: timedelta = timedelta(0)
+    step: timedelta = timedelta.resolution
 
     def read(self, value: object) -> timedelta:
-        """Return a timedelta between ``minimum`` and a hundred years."""
+        """Return a timedelta between ``minimum`` and a hundred years, in whole steps."""
         if not isinstance(value, str):
             raise not_the('text with a unit, such as "90s" or "1h30m"', value, _with_unit(value))
         if len(value) > _LONGEST_DURATION_TEXT:
@@ -149,6 +150,8 @@ class Duration(Kind):
         if not self.minimum <= duration <= LONGEST:
             bounds = f"from {format_duration(self.minimum)} to {format_duration(LONGEST)}"
             raise not_the(f"a duration {bounds}", value)
+        if duration % self.step:
+            raise not_the(f"a whole number of {format_duration(self.step)}", value)
         return duration
 
     def schema(self) -> Schema:

@@ -19,7 +19,7 @@ from crond_py.crontab.model import (
     Pool,
     StartupTrigger,
 )
-from crond_py.model import DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
 from tests.support.crontabs import faults, load
 
 JOB = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
@@ -58,6 +58,7 @@ missed_within = "12h"
 missed_limit = 7
 dst_gap = "skip"
 dst_fold = "both"
+jitter = "10m"
 on_crash = "rerun"
 timeout = "1h30m"
 kill_after = "0s"
@@ -90,6 +91,7 @@ keep = { runs = 5, days = 1.5 }
         missed_limit=7,
         dst_gap=DstGap.SKIP,
         dst_fold=DstFold.BOTH,
+        jitter=timedelta(minutes=10),
         on_crash=OnCrash.RERUN,
         timeout=timedelta(minutes=90),
         kill_after=timedelta(0),
@@ -154,6 +156,18 @@ TRIGGERS = [
     ("at-every", 'schedule = "@every 90s"', EveryTrigger(timedelta(seconds=90), FIXED)),
     ("at-every-delay", 'schedule = "@Every 1h30m"\nevery_mode = "fixed-delay"',
      EveryTrigger(timedelta(minutes=90), DELAY)),
+    ("align", 'every = "15m"\nalign = "hour"',
+     EveryTrigger(timedelta(minutes=15), FIXED, Align.HOUR)),
+    ("align-offset", 'every = "1h"\nalign = "day"\noffset = "5m"',
+     EveryTrigger(timedelta(hours=1), FIXED, Align.DAY, timedelta(minutes=5))),
+    ("align-whole-unit", 'every = "60s"\nalign = "minute"',
+     EveryTrigger(timedelta(minutes=1), FIXED, Align.MINUTE)),
+    ("align-at-every", 'schedule = "@every 90s"\nalign = "hour"',
+     EveryTrigger(timedelta(seconds=90), FIXED, Align.HOUR)),
+    ("offset", 'every = "7m"\noffset = "6m59s999ms"',
+     EveryTrigger(timedelta(minutes=7), FIXED, None, timedelta(milliseconds=419_999))),
+    ("at-once", 'every = "7m"\noffset = "0s"',
+     EveryTrigger(timedelta(minutes=7), FIXED, None, timedelta(0))),
     ("startup", "startup = true", StartupTrigger()),
     ("boot", 'startup = "boot"', StartupTrigger(per_boot=True)),
     ("name", 'schedule = "@daily"', CronTrigger(("@daily",))),
@@ -253,6 +267,48 @@ env = { C = "job" }
         keep_runs=None,
         keep_for=timedelta(days=1),
     )
+
+
+def test_a_default_jitter_is_for_the_jobs_that_can_have_one(crontab: Path) -> None:
+    """It spreads cron jobs and fixed rates; one job can do without, and the rest take no notice."""
+    text = """
+[defaults]
+jitter = "5m"
+[jobs.cron]
+schedule = "@daily"
+command = "x"
+[jobs.rate]
+every = "1h"
+command = "x"
+[jobs.own]
+every = "1h"
+command = "x"
+jitter = "1m"
+[jobs.none]
+every = "1h"
+command = "x"
+jitter = "0s"
+[jobs.delay]
+every = "1h"
+every_mode = "fixed-delay"
+command = "x"
+[jobs.at]
+at = 2026-12-24
+command = "x"
+[jobs.startup]
+startup = true
+command = "x"
+"""
+    minute = timedelta(minutes=1)
+    assert {job.name: job.jitter for job in load(crontab, text).jobs.values()} == {
+        "cron": 5 * minute,
+        "rate": 5 * minute,
+        "own": minute,
+        "none": None,
+        "delay": None,
+        "at": None,
+        "startup": None,
+    }
 
 
 def test_defaults_may_prepare_retries_that_a_job_asks_for(crontab: Path) -> None:

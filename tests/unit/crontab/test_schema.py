@@ -75,6 +75,7 @@ JOB = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
 GOOD = [
     JOB,
     '[jobs.a]\nevery = "1h30m"\ncommand = ["x"]\n',
+    '[jobs.a]\nevery = "15m"\nalign = "hour"\noffset = "0s"\njitter = "5m"\ncommand = "x"\n',
     '[jobs.a]\nat = 2026-12-24T18:00:00\ncommand = "x"\n',
     '[jobs.a]\nat = 2026-12-24T18:00:00.5+01:00\ncommand = "x"\n',
     '[jobs.a]\nat = 2026-12-24\ncommand = "x"\n',
@@ -106,6 +107,8 @@ BAD = [
     JOB + "[pools.p]\n",
     JOB.replace("jobs.a", 'jobs."a b"'),
     JOB.replace("jobs.a", "jobs.-a"),
+    '[jobs.a]\nevery = "5s"\nalign = "week"\ncommand = "x"\n',
+    '[defaults]\nalign = "hour"\n',
     '[jobs.a]\ncommand = "x"\n',
     '[jobs.a]\nevery = "5s"\n',
     '[jobs.a]\nevery = "5s"\ncommand = " "\n',

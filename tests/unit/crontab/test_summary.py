@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,7 +23,7 @@ from crond_py.crontab.model import (
     StartupTrigger,
 )
 from crond_py.crontab.summary import CrontabDiff, describe_trigger, diff_crontabs, fingerprint
-from crond_py.model import DstFold, DstGap, EveryMode, Missed, Overlap, Retry
+from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, Overlap, Retry
 
 CRON = Job("a", CronTrigger(("30 2 * * *",)), "true", timezone="Europe/Berlin")
 EVERY = Job("a", EveryTrigger(timedelta(seconds=15)), "true")
@@ -30,6 +31,9 @@ AT = Job(
     "a", AtTrigger(datetime(2026, 12, 24, 17, 0, tzinfo=UTC)), "true", timezone="Europe/Berlin"
 )
 STARTUP = Job("a", StartupTrigger(), "true")
+ALIGNED = Job(
+    "a", EveryTrigger(timedelta(minutes=15), align=Align.HOUR), "true", timezone="Europe/Berlin"
+)
 
 OTHER_SCHEDULES = [
     ("expression", CRON, {"trigger": CronTrigger(("31 2 * * *",))}),
@@ -40,6 +44,18 @@ OTHER_SCHEDULES = [
     ("fold", CRON, {"dst_fold": DstFold.BOTH}),
     ("period", EVERY, {"trigger": EveryTrigger(timedelta(seconds=15, microseconds=1))}),
     ("mode", EVERY, {"trigger": EveryTrigger(timedelta(seconds=15), EveryMode.FIXED_DELAY)}),
+    ("align", EVERY, {"trigger": EveryTrigger(timedelta(seconds=15), align=Align.MINUTE)}),
+    ("unit", ALIGNED, {"trigger": EveryTrigger(timedelta(minutes=15), align=Align.DAY)}),
+    ("zone-of-aligned", ALIGNED, {"timezone": "Asia/Tokyo"}),
+    ("offset", EVERY, {"trigger": EveryTrigger(timedelta(seconds=15), offset=timedelta(0))}),
+    (
+        "offset-of-aligned",
+        ALIGNED,
+        {"trigger": replace(ALIGNED.trigger, offset=timedelta(minutes=5))},
+    ),
+    ("jitter", CRON, {"jitter": timedelta(minutes=5)}),
+    ("jitter-of-interval", EVERY, {"jitter": timedelta(seconds=5)}),
+    ("jitter-width", replace(CRON, jitter=timedelta(minutes=5)), {"jitter": timedelta(minutes=6)}),
     ("moment", AT, {"trigger": AtTrigger(datetime(2026, 12, 24, 17, 1, tzinfo=UTC))}),
     ("boot", STARTUP, {"trigger": StartupTrigger(per_boot=True)}),
     ("kind", STARTUP, {"trigger": EVERY.trigger}),
@@ -63,6 +79,8 @@ SAME_SCHEDULES = [
     ("disabled", CRON, {"enabled": False}),
     ("order", replace(CRON, trigger=CronTrigger(("1 * * * *", "2 * * * *"))),
      {"trigger": CronTrigger(("2 * * * *", "1 * * * *", "2 * * * *"))}),
+    ("no-offset-of-aligned", ALIGNED,
+     {"trigger": replace(ALIGNED.trigger, offset=timedelta(0)), "dst_gap": DstGap.SKIP}),
     ("zone-of-interval", EVERY, {"timezone": "Asia/Tokyo", "dst_gap": DstGap.SKIP}),
     ("zone-of-moment", AT, {"timezone": "Asia/Tokyo", "dst_fold": DstFold.BOTH}),
 ]  # fmt: skip
@@ -94,6 +112,22 @@ def test_fingerprints_are_for_ever(job: Job, expected: str) -> None:
     assert fingerprint(job) == expected
 
 
+REFINED = [
+    (ALIGNED, '["every",900000000,"fixed-rate",["align","hour","Europe/Berlin"]]'),
+    (replace(EVERY, trigger=EveryTrigger(timedelta(seconds=15), offset=timedelta(0)),
+             jitter=timedelta(seconds=5)),
+     '["every",15000000,"fixed-rate",["offset",0],["jitter",5000000]]'),
+    (replace(CRON, jitter=timedelta(minutes=10)),
+     '["cron",["30 2 * * *"],"Europe/Berlin","run","first",["jitter",600000000]]'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("job", "text"), REFINED, ids=["align", "offset", "jitter"])
+def test_what_only_some_jobs_have_is_hashed_after_the_rest(job: Job, text: str) -> None:
+    """P1: the text that is hashed is part of the ledger's format, so it is written down here."""
+    assert fingerprint(job) == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def test_fingerprints_do_not_depend_on_the_process() -> None:
     """Another process with another hash seed gets the same fingerprint."""
     program = (
@@ -119,6 +153,11 @@ DESCRIPTIONS = [
     (replace(CRON, trigger=CronTrigger(("0 9 * * *", "0 17 * * *"))), "0 9 * * *; 0 17 * * *"),
     (EVERY, "every 15s"),
     (replace(EVERY, trigger=EveryTrigger(timedelta(minutes=90))), "every 1h30m"),
+    (ALIGNED, "every 15m, aligned to the hour"),
+    (replace(ALIGNED, trigger=replace(ALIGNED.trigger, offset=timedelta(minutes=5))),
+     "every 15m, aligned to the hour, +5m"),
+    (replace(EVERY, trigger=EveryTrigger(timedelta(hours=1), offset=timedelta(minutes=5))),
+     "every 1h, +5m"),
     (replace(EVERY, trigger=EveryTrigger(timedelta(seconds=15), EveryMode.FIXED_DELAY)),
      "15s after the last run"),
     (AT, "at 2026-12-24 18:00"),
