@@ -118,9 +118,10 @@ class Harness:
     def clean_up(self) -> None:
         """Let nothing of the test live on."""
         self.runner.close()
-        for pid in self.leftovers():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        while pids := self.leftovers():  # again, for what was forked meanwhile
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _wait(self, wanted: Callable[[ProcessEvent], bool]) -> ProcessEvent:
         for event in self.events:
