@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,9 @@ def test_a_pipe_whose_reader_has_gone(silent: Silent, bell: Bell) -> None:
 def test_closed_standard_streams(silent: Silent, bell: Bell, shell: str) -> None:
     """P8: its log goes nowhere then, and never into a file that got its number."""
     silent.start(None, shell=shell)
+    bell.wait()
+    descriptors = Path("/proc", str(silent.process.pid), "fd")
+    assert {(descriptors / number).readlink() for number in "12"} == {Path(os.devnull)}
     assert_well(silent, bell, seconds=2)
 
 
