@@ -2,7 +2,7 @@
 
 A process writes straight into its file, so nothing it prints passes through the daemon, and what
 is left behind keeps a place to write to. Files are private to their owner. What is shown to a
-person goes through ``printable``: nothing a job prints drives a terminal or forges a line.
+person goes through ``crond_py.printable``: nothing a job prints drives a terminal or forges a line.
 """
 
 from __future__ import annotations
@@ -11,22 +11,17 @@ import codecs
 import errno
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from crond_py.printable import printable_line
+
 _DIRECTORY = "output"
 _LONGEST_NAME = 200  # NAME_MAX is 255 bytes; some file systems take less
 _CHUNK_BYTES = 1 << 16
-
-# C0 but tab and newline, DEL, C1; the bidirectional and line controls of Unicode, with which text
-# can be made to look like another; halves of surrogate pairs, which cannot be printed at all.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
@@ -149,17 +144,3 @@ def _to_character(descriptor: int, offset: int) -> int:
     # At most three bytes 10xxxxxx belong to a character that begins before them.
     data = os.pread(descriptor, 3, offset)
     return offset + len(data) - len(data.lstrip(bytes(range(0x80, 0xC0))))
-
-
-def printable(text: str) -> str:
-    r"""Return the text with control characters made visible (``\x1b``), but newline and tab."""
-    return _CONTROLS.sub(_escape, text)
-
-
-def printable_line(text: str) -> str:
-    r"""Return the text for use within a line: newline and tab made visible as well."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _escape(match: re.Match[str]) -> str:
-    return ascii(match[0])[1:-1]

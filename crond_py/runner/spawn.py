@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crond_py.ports import ProcessSpec
-from crond_py.runner.output import open_output, printable_line
+from crond_py.printable import printable_line
+from crond_py.runner.output import open_output
 
 _EXEC_FAULTS = {
     errno.EAGAIN: "the system's limit on processes is reached",

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crond_py.printable import printable, printable_line
 from crond_py.runner.output import (
     open_output,
     output_path,
-    printable,
-    printable_line,
     read_output,
     remove_outputs,
 )
