@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BOOT = Path(__file__).with_name("boot.sh")
-UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
+PACKAGING = Path(__file__).parents[2] / "packaging"
 PATIENCE_S = 90.0
 
 # What the container's units see at the place of the test's own directory.
@@ -112,8 +112,12 @@ def _seed(directory: Path, pycron: Path) -> None:
     """Lay out the files that the machine has and this one has not."""
     units = directory / "etc" / "systemd" / "system"
     units.mkdir(parents=True)
-    shutil.copy(UNITS / "pycron.service", units)
-    shutil.copytree(UNITS / "user", directory / "etc" / "systemd" / "user")
+    shutil.copy(PACKAGING / "systemd" / "pycron.service", units)
+    shutil.copytree(PACKAGING / "systemd" / "user", directory / "etc" / "systemd" / "user")
+    for page in (PACKAGING / "man").iterdir():
+        section = directory / "usr" / "share" / "man" / f"man{page.suffix[1:]}"
+        section.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, section)
     # Another identity than this machine's, or the two would share a journal.
     (directory / "etc" / "machine-id").write_text("7079" * 8 + "\n")
     (directory / "usr" / "bin").mkdir(parents=True)
