@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tests.support.daemon import Daemon, Event, assert_accounted
 
@@ -47,7 +47,5 @@ def test_each_second_once(daemon: Daemon) -> None:
     assert len({stamp.due.microsecond for stamp in daemon.stamps("beat")}) == 1
 
 
-def _dues(rows: list[Event]) -> list[object]:
-    from datetime import datetime
-
+def _dues(rows: list[Event]) -> list[datetime]:
     return [datetime.fromisoformat(row["due"]) for row in rows]

@@ -365,6 +365,18 @@ def processes_with(argument: str) -> list[int]:
     return found
 
 
+def kill_session(pid: int) -> None:
+    """End a process, which need not be a child, with its whole session; return when it is gone."""
+    process = os.pidfd_open(pid)
+    try:
+        os.killpg(os.getsid(pid), signal.SIGKILL)
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        assert poll.poll(PATIENCE_S * 1000), f"process {pid} lives on"
+    finally:
+        os.close(process)
+
+
 # --- the oracle for promise P1 ------------------------------------------------------------------
 
 

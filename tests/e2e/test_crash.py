@@ -1,0 +1,203 @@
+"""The daemon is killed without warning, and started again on what it left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import (
+    Bell,
+    Daemon,
+    Gate,
+    assert_accounted,
+    kill_session,
+    processes_with,
+)
+
+# Signals "begun", then runs until the gate is opened.
+LONG = """
+[jobs.long]
+schedule = "* * * * * *"
+command = 'sh "$STAMP" begin; echo $$ > bell; read x < gate; sh "$STAMP" end'
+overlap = "skip"
+"""
+
+
+def test_survivor_is_adopted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """A job that outlives its daemon is found again: no second copy, and its end is seen (P5, P2).
+
+    Occurrences that fall due meanwhile are skipped because of it, as without the crash.
+    """
+    log = daemon.start(LONG)
+    run = log.wait("run started", job="long")["run"]
+    bell.wait()
+    daemon.kill()
+    log = daemon.start()
+    assert log.wait("run of an earlier pycron")["run"] == run
+    skipped = log.wait("run skipped", job="long", count=2)
+    assert skipped["reason"].startswith(f"overlap: run {run} is running since ")
+    assert len(daemon.stamps("long")) == 1
+    gate.open()
+    # Its end is seen for sure, its exit status only where the kernel shows that of an orphan.
+    second = log.wait("run started", job="long")["run"]
+    gate.open()
+    log.wait("run succeeded", run=second)
+    daemon.signal(signal.SIGKILL)
+    daemon.wait_exit()
+    rows = daemon.history("long")
+    assert_accounted(rows, timedelta(seconds=1))
+    (adopted,) = [row for row in rows if row["run"] == run]
+    assert adopted["outcome"] in {"succeeded", "lost"}
+    if adopted["outcome"] == "lost":
+        assert adopted["reason"] == "ended while pycron could not see its exit status"
+    assert len(adopted["attempts"]) == 1
+    runs = [stamp.run for stamp in daemon.stamps("long", "begin")]
+    assert len(runs) == len(set(runs)), "each run was started once"
+
+
+def test_survivor_is_timed_out(daemon: Daemon, bell: Bell) -> None:
+    """The timeout of a job that outlives its daemon still holds (P6, P5)."""
+    mark = f"{daemon.directory}/nothing"
+    log = daemon.start(f"""
+    [jobs.long]
+    startup = "boot"
+    command = "echo begun > bell; tail -f /dev/null {mark}; true"
+    timeout = "5s"
+    """)
+    run = log.wait("run started", job="long")["run"]
+    bell.wait()
+    daemon.kill()
+    assert processes_with(mark)
+    log = daemon.start()
+    assert log.wait("run timed out", job="long")["run"] == run
+    assert processes_with(mark) == []
+    daemon.stop()
+    (row,) = daemon.history()
+    took = datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["started_at"])
+    # Not earlier than it should; how long a process has run is told in clock ticks.
+    assert took > timedelta(seconds=4.9)
+
+
+def test_survivor_can_be_cancelled(daemon: Daemon, bell: Bell) -> None:
+    """Cancel reaches a job that an earlier daemon has started, by its name (P6)."""
+    mark = f"{daemon.directory}/nothing"
+    daemon.start(f"""
+    [jobs.long]
+    schedule = "@yearly"
+    command = "echo begun > bell; tail -f /dev/null {mark}; true"
+    """)
+    run = daemon.cli("trigger", "long").stdout.strip()
+    bell.wait()
+    daemon.kill()
+    assert processes_with(mark)
+    daemon.start()
+    said = daemon.cli("cancel", "long").stdout
+    assert said == f"run {run} of long: cancelled, all its processes have ended\n"
+    assert processes_with(mark) == []
+    assert daemon.history()[0]["outcome"] == "cancelled"
+
+
+@pytest.mark.parametrize("reused_pid", [False, True])
+def test_daemon_and_job_are_killed(
+    daemon: Daemon, bell: Bell, gate: Gate, reused_pid: bool
+) -> None:
+    """What nobody can find again is closed as lost, and the job runs again at once (P1, P5).
+
+    That another process has the pid by now changes nothing.
+    """
+    log = daemon.start(LONG)
+    run = log.wait("run started", job="long")["run"]
+    pid = int(bell.wait())
+    daemon.kill()
+    kill_session(pid)
+    if reused_pid:
+        _set_pid(daemon.ledger, run, os.getpid())
+    log = daemon.start()
+    lost = log.wait("run lost", run=run)
+    assert lost["reason"].startswith("pycron ended while it ran")
+    second = log.wait("run started", job="long")["run"]
+    assert second != run
+    gate.open()
+    log.wait("run succeeded", run=second)
+    assert {row["outcome"] for row in daemon.history() if row["run"] == run} == {"lost"}
+
+
+def test_rerun(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """With on_crash = "rerun" what a crash cut short is tried again, as the same run (P3)."""
+    log = daemon.start(LONG.replace("* * * * * *", "@yearly") + 'on_crash = "rerun"\n')
+    run = int(daemon.cli("trigger", "long").stdout)
+    pid = int(bell.wait())
+    log.wait("run started", run=run)
+    daemon.kill()
+    kill_session(pid)
+    log = daemon.start()
+    assert log.wait("run started", run=run)["attempt"] == 2
+    gate.open()
+    log.wait("run succeeded", run=run)
+    (row,) = daemon.history()
+    assert [a["outcome"] for a in row["attempts"]] == ["lost", "succeeded"]
+    assert [stamp.attempt for stamp in daemon.stamps("long", "begin")] == [1, 2]
+
+
+def test_killed_again_and_again(daemon: Daemon) -> None:
+    """Across kills at any moment every second has one outcome, and none ran twice (P1, P2)."""
+    jobs = '[jobs.tick]\nschedule = "* * * * * *"\ncommand = \'sh "$STAMP" ran\'\nmissed = "all"\n'
+    log = daemon.start(jobs)
+    for _ in range(5):
+        log.wait("run started", job="tick", count=2)
+        daemon.kill()
+        log = daemon.start()
+    log.wait("run succeeded", job="tick", count=2)
+    daemon.stop()
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    dues = [stamp.due for stamp in daemon.stamps("tick")]
+    assert len(dues) == len(set(dues))
+    # What a kill cut may be lost, but nothing that succeeded is without its own word.
+    succeeded = {datetime.fromisoformat(r["due"]) for r in rows if r["outcome"] == "succeeded"}
+    assert succeeded <= set(dues)
+
+
+# --- the lock and its file ---------------------------------------------------------------------
+
+
+def test_second_daemon_is_refused(daemon: Daemon) -> None:
+    """A second daemon on a state directory leaves with 1 and names the first (P2)."""
+    log = daemon.start('[jobs.tick]\nevery = "1s"\ncommand = "true"\n')
+    refused = daemon.cli("run", check=1)
+    assert refused.stderr == (
+        f"pycron: another pycron (pid {daemon.pid}) runs on this state directory "
+        f"({daemon.state}); stop it, or use another --state-dir\n"
+    )
+    before = len(log.events)
+    log.wait("run succeeded", job="tick", since=before)
+    assert daemon.status()["pid"] == daemon.pid
+
+
+@pytest.mark.parametrize("content", ["dead", "1\n", "abc", "", "1\nstarted once"])
+def test_stale_lock_file(daemon: Daemon, content: str) -> None:
+    """What a lock file says is in nobody's way: a dead pid, another one's, junk, nothing (P8)."""
+    if content == "dead":
+        with subprocess.Popen(["true"]) as process:
+            process.wait()
+        content = f"{process.pid}\n"
+    daemon.state.mkdir(mode=0o700)
+    (daemon.state / "pycron.lock").write_text(content)
+    daemon.start('[jobs.tick]\nevery = "1s"\ncommand = "true"\n')
+    daemon.log.wait("run succeeded", job="tick")
+    daemon.kill()
+    daemon.start()
+
+
+def _set_pid(ledger: Path, run: int, pid: int) -> None:
+    """Write into the ledger that a run's process has another pid."""
+    with closing(sqlite3.connect(ledger)) as connection, connection:
+        changed = connection.execute("UPDATE attempts SET pid = ? WHERE run_id = ?", (pid, run))
+        assert changed.rowcount == 1

@@ -1,0 +1,221 @@
+"""Runs that are ended before their own end: by their timeout, by ``pycron cancel``."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import Bell, Daemon, Event, Gate, processes_with
+
+
+@pytest.fixture
+def mark() -> str:
+    """Give a number of seconds, to sleep for, that nobody else on the machine has."""
+    return f"900{secrets.randbelow(10**9):09}"
+
+
+def _tree(name: str, mark: str, *lines: str) -> str:
+    """Return a job whose processes have the run's number behind the mark in their arguments."""
+    command = f"sh $PROGRAMS/e2e_tree.sh {mark}.${{PYCRON_RUN_ID##*-}}"
+    return "\n".join([f"[jobs.{name}]", f"command = '{command}'", *lines, ""])
+
+
+# --- timeout -----------------------------------------------------------------------------------
+
+
+def test_timeout_ends_the_whole_tree(daemon: Daemon, bell: Bell, mark: str) -> None:
+    """A timeout leaves nothing of a run behind, and the next one starts (P6, P5).
+
+    Neither a child that ignores SIGTERM escapes it nor one in a session of its own.
+    """
+    lines = ('every = "4s"', 'timeout = "2s"', 'kill_after = "500ms"', 'overlap = "skip"')
+    log = daemon.start(_tree("tree", mark, *lines))
+    first = log.wait("run started", job="tree")
+    assert bell.wait() == "grown"
+    assert len(processes_with(f"{mark}.{first['run']}")) >= 3
+    ended = log.wait("run timed out", job="tree")
+    assert (ended["run"], ended["reason"]) == (first["run"], "timed out after 2s")
+    assert processes_with(f"{mark}.{first['run']}") == []
+    # Being here means that the tree of the first is no obstacle for the second.
+    second = log.wait("run timed out", job="tree", count=2)
+    assert processes_with(f"{mark}.{second['run']}") == []
+    daemon.stop()
+    for row in daemon.history("tree"):
+        assert (row["outcome"], row["reason"]) == ("timed_out", "timed out after 2s")
+
+
+def test_timeout_of_a_shell_and_its_child(daemon: Daemon, mark: str) -> None:
+    """``sleep 999; true`` ends with its shell, at once where nothing ignores SIGTERM (P6)."""
+    log = daemon.start(f"""
+    [jobs.shell]
+    every = "3s"
+    command = "sleep {mark}; true"
+    timeout = "1s"
+    kill_after = "1h"
+    """)
+    log.wait("run timed out", job="shell", count=2)
+    daemon.stop()
+    assert processes_with(mark) == []
+
+
+def test_program_that_cleans_up(daemon: Daemon) -> None:
+    """What heeds SIGTERM gets the time to clean up, and is timed out all the same."""
+    log = daemon.start("""
+    [jobs.polite]
+    startup = true
+    command = "trap 'sleep 1; echo clean >> told; exit 0' TERM; sleep 1000 & wait"
+    timeout = "1s"
+    """)
+    log.wait("run timed out", job="polite")
+    assert (daemon.directory / "told").read_text() == "clean\n"
+    (attempt,) = daemon.history("polite")[0]["attempts"]
+    assert (attempt["exit_code"], attempt["signal"]) == (0, None)
+
+
+# --- cancel ------------------------------------------------------------------------------------
+
+BY_HAND = ('schedule = "@yearly"', 'kill_after = "1s"')
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+def test_cancel_of_a_running_run(daemon: Daemon, bell: Bell, mark: str, by: str) -> None:
+    """Cancel ends the whole tree of a run, says so when it is gone, and records it (P6, P1)."""
+    daemon.start(_tree("tree", mark, *BY_HAND))
+    run = daemon.cli("trigger", "tree").stdout.strip()
+    assert bell.wait() == "grown"
+    said = daemon.cli("cancel", run if by == "id" else "tree").stdout
+    assert processes_with(mark) == []
+    assert said == f"run {run} of tree: cancelled, all its processes have ended\n"
+    (row,) = daemon.history("tree")
+    assert (row["outcome"], row["reason"]) == ("cancelled", "cancelled on request")
+    assert (row["attempts"][0]["signal"], row["cause"]) == (15, "manual")
+    # There is nothing more to cancel, and both ways to ask for it say so.
+    again = daemon.cli("cancel", run if by == "id" else "tree", check=2 if by == "id" else 1)
+    assert (f"run {run} of tree has ended" if by == "id" else "has no run") in again.stderr
+
+
+def test_cancel_of_a_waiting_retry(daemon: Daemon) -> None:
+    """A run that waits for its next attempt is cancelled at once, and is not tried again (P1)."""
+    log = daemon.start("""
+    [jobs.fails]
+    schedule = "@yearly"
+    command = "exit 7"
+    retry = { attempts = 3, delay = "1h" }
+    """)
+    run = daemon.cli("trigger", "fails").stdout.strip()
+    log.wait("attempt failed", job="fails")
+    (active,) = daemon.status()["active"]
+    assert active["state"] == "waiting_retry"
+    said = daemon.cli("cancel", "fails").stdout
+    assert said.startswith(f"run {run} of fails: cancelled, it was waiting")
+    (row,) = daemon.history("fails")
+    assert (row["outcome"], len(row["attempts"])) == ("cancelled", 1)
+    assert daemon.status()["active"] == []
+
+
+def test_cancel_of_a_queued_run(daemon: Daemon, gate: Gate) -> None:
+    """A run that waits behind another is cancelled alone; the other one goes on (P1)."""
+    log = daemon.start("""
+    [jobs.queue]
+    schedule = "@yearly"
+    command = "read x < gate"
+    overlap = "queue"
+    """)
+    first, second = (int(daemon.cli("trigger", "queue").stdout) for _ in range(2))
+    said = json.loads(daemon.cli("cancel", str(second), "--json").stdout)
+    assert [(item["run"], item["was"], item["outcome"]) for item in said] == [
+        (second, "queued", "cancelled")
+    ]
+    gate.open()
+    log.wait("run succeeded", run=first)
+
+
+# --- retry -------------------------------------------------------------------------------------
+
+
+def test_retry(daemon: Daemon) -> None:
+    """A run that fails is tried again after growing delays, and keeps all its outputs (P1)."""
+    log = daemon.start("""
+    [jobs.flaky]
+    schedule = "@yearly"
+    command = 'sh "$STAMP" try; echo "this is attempt $PYCRON_ATTEMPT"; test $PYCRON_ATTEMPT -ge 3'
+    retry = { attempts = 4, delay = "400ms", backoff = 2.0 }
+    """)
+    said = daemon.cli("trigger", "flaky", "--wait").stdout
+    waits = [(e["attempt"], e["retry_in"]) for e in log.all("attempt failed", job="flaky")]
+    assert waits == [("1/4", 0.4), ("2/4", 0.8)]
+    (row,) = daemon.history("flaky")
+    assert said.startswith(f"run {row['run']} of flaky succeeded after ")
+    assert [a["outcome"] for a in row["attempts"]] == ["failed", "failed", "succeeded"]
+    assert [a["exit_code"] for a in row["attempts"]] == [1, 1, 0]
+    _assert_delays(row, [0.4, 0.8])
+    stamps = daemon.stamps("flaky")
+    assert [stamp.attempt for stamp in stamps] == [1, 2, 3]
+    assert len({stamp.run for stamp in stamps}) == 1, "one run, whatever the number of attempts"
+    shown = daemon.cli("logs", "flaky").stdout
+    places = [shown.index(f"this is attempt {number}\n") for number in (1, 2, 3)]
+    assert places == sorted(places)
+    assert daemon.cli("logs", "flaky", "-a", "2").stdout.splitlines()[-1] == "this is attempt 2"
+
+
+def _assert_delays(row: Event, delays_s: list[float]) -> None:
+    """Hold that no attempt began before its delay was over."""
+    ends = [datetime.fromisoformat(a["finished_at"]) for a in row["attempts"]]
+    starts = [datetime.fromisoformat(a["started_at"]) for a in row["attempts"]]
+    for end, start, delay_s in zip(ends, starts[1:], delays_s, strict=False):
+        assert (start - end).total_seconds() >= delay_s
+
+
+def test_retries_are_used_up(daemon: Daemon) -> None:
+    """After the last attempt the run has failed, and ``trigger --wait`` leaves with 1."""
+    daemon.start("""
+    [jobs.fails]
+    schedule = "@yearly"
+    command = "exit 7"
+    retry = { attempts = 2, delay = "100ms" }
+    """)
+    said = daemon.cli("trigger", "fails", "--wait", check=1).stdout
+    (row,) = daemon.history("fails")
+    assert (row["outcome"], row["reason"], len(row["attempts"])) == ("failed", "exit status 7", 2)
+    assert said.startswith(f"run {row['run']} of fails failed after ")
+    assert said.endswith(": exit status 7\n")
+
+
+# --- trigger -----------------------------------------------------------------------------------
+
+
+def test_trigger_obeys_the_overlap_policy(daemon: Daemon, gate: Gate) -> None:
+    """A run by hand is refused while another goes on, and runs beside it when forced (P5)."""
+    log = daemon.start('[jobs.one]\nschedule = "@yearly"\ncommand = "read x < gate"\n')
+    first = int(daemon.cli("trigger", "one").stdout)
+    refused = daemon.cli("trigger", "one", check=1)
+    assert f"overlap: run {first} is running since " in refused.stderr
+    assert "--force" in refused.stderr
+    assert len(daemon.history("one")) == 1
+    second = int(daemon.cli("trigger", "one", "--force").stdout)
+    assert {active["run"] for active in daemon.status()["active"]} == {first, second}
+    gate.open(2)
+    for run in (first, second):
+        log.wait("run succeeded", run=run)
+
+
+def test_trigger_waits_no_longer_than_asked(daemon: Daemon, gate: Gate) -> None:
+    """``--wait --timeout`` gives up the waiting, not the run."""
+    log = daemon.start('[jobs.one]\nschedule = "@yearly"\ncommand = "read x < gate"\n')
+    told = daemon.cli("trigger", "one", "--wait", "--timeout", "200ms", check=1)
+    assert "it goes on" in told.stderr
+    gate.open()
+    log.wait("run succeeded", job="one")
+
+
+def test_trigger_of_nobody(daemon: Daemon, tmp_path: Path) -> None:
+    """A name that is not there is refused, and so is any request where no daemon runs."""
+    daemon.start('[jobs.one]\nschedule = "@yearly"\ncommand = "true"\n')
+    assert "'two'" in daemon.cli("trigger", "two", check=2).stderr
+    daemon.stop()
+    for command in (["trigger", "one"], ["cancel", "one"], ["reload"], ["status"], ["stop"]):
+        assert daemon.cli(*command, check=3).stderr.startswith("pycron: ")
