@@ -34,7 +34,7 @@ from crond_py.policy import (
 )
 from crond_py.ports import Claim, SetCursor
 from crond_py.schedule import OneOff, format_duration
-from crond_py.timetable import schedule_of
+from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
@@ -78,6 +78,7 @@ class Agenda:
         now = self._parts.timekeeper.now()
         self._set_schedule(state)
         if state.is_live:
+            self._start_at_once(state)
             self._settle(state, now, _past_cause(state))
         self.arm(state)
         is_free = state.schedule is not None and state.next_due is None
@@ -111,9 +112,29 @@ class Agenda:
         elif is_new or returns:
             self._save(state, self._cursor_for(job, state.cursor, now, at_start=False))
         self._set_schedule(state)
-        if isinstance(job.trigger, AtTrigger) and state.is_live:
-            self._settle(state, now, _past_cause(state))
+        if state.is_live:
+            self._start_at_once(state)
+            if isinstance(job.trigger, AtTrigger):
+                self._settle(state, now, _past_cause(state))
         self.arm(state)
+
+    def _start_at_once(self, state: JobState) -> None:
+        """Run an interval that is due at its anchor, which is when it was first seen.
+
+        It is neither late nor missed, however long the rest of the start takes. Its claim is
+        written together with its first cursor, so that a restart finds both or neither.
+        """
+        anchor = state.cursor.anchor
+        if not isinstance(state.job.trigger, EveryTrigger) or self._register.is_stopping:
+            return
+        if state.schedule is None or anchor is None or state.cursor.accounted_until >= anchor:
+            return
+        due = None
+        with self._guarding(state):
+            due = next_unaccounted(state.schedule, state.cursor)
+        if due == anchor:
+            self._save(state, advance(state.cursor, due))
+            self._admitter.admit(state, due, Cause.SCHEDULE)
 
     def remove(self, state: JobState) -> None:
         """Take a job off the agenda; should it come back, it begins anew."""
@@ -135,7 +156,7 @@ class Agenda:
                 return self._after_restart(stored, now)
             if isinstance(job.trigger, StartupTrigger):
                 return stored
-        begin = now
+        begin = first_baseline(job, now)
         if isinstance(job.trigger, AtTrigger):
             # An instant that is past already is missed, not ignored.
             begin = min(now, job.trigger.instant - TICK)
@@ -160,7 +181,8 @@ class Agenda:
             if state.active or state.cursor.anchor is None:
                 return None  # it counts from the end of what runs
             return OneOff(state.cursor.anchor + delay)
-        return schedule_of(state.job, state.cursor.anchor or state.cursor.baseline)
+        anchor = state.cursor.anchor or state.cursor.baseline
+        return schedule_of(state.job, anchor, self._parts.host)
 
     # --- the heap -------------------------------------------------------------------------
 
@@ -274,7 +296,7 @@ class Agenda:
         log.warning("the clock was set %s by %s", ahead, format_duration(size), extra=fields())
         now = self._parts.timekeeper.now()
         for state in list(states.values()):
-            if isinstance(state.job.trigger, EveryTrigger):
+            if not goes_by_the_clock(state.job):
                 self._save(state, _shifted(state.cursor, step))
                 self._set_schedule(state)
             elif step < timedelta(0):

@@ -17,6 +17,7 @@ from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
 from crond_py.ports import Processes, ProcessSpec, Timers
 from crond_py.schedule import format_duration
+from crond_py.timetable import host_name
 
 log = logging.getLogger("pycron.engine")
 
@@ -31,7 +32,7 @@ class SpecBuilder(Protocol):
 
 @dataclass(slots=True)
 class Parts:
-    """What the engine is built from."""
+    """What the engine is built from. ``host`` is the name that jitter is made from."""
 
     timekeeper: Timekeeper
     timers: Timers
@@ -41,6 +42,7 @@ class Parts:
     boot_id: str
     random: Random
     remove_outputs: Callable[[Sequence[str]], None]
+    host: str = field(default_factory=host_name)
 
 
 @dataclass(slots=True)

@@ -18,8 +18,11 @@ from crond_py.schedule.instants import to_utc
 class Schedule(Protocol):
     """When something is due. Instants are aware; those returned are in UTC.
 
-    Every method raises ValueError for an instant that has no offset from UTC.
+    It never changes, so it can be a key. Every method but that raises ValueError for an instant
+    that has no offset from UTC.
     """
+
+    def __hash__(self) -> int: ...
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first due instant strictly later, or None if there is none up to year 9999."""

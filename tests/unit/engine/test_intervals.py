@@ -1,0 +1,236 @@
+"""Aligned intervals, offsets and jitter in the whole engine, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
+from crond_py.engine.recovery import Recoverer
+from crond_py.model import Align, Cause, Missed, Outcome, Run
+from crond_py.ports import RunQuery
+from crond_py.schedule import spread
+from crond_py.timetable import host_name
+from tests.simulation.fakes import Behaviour
+from tests.simulation.world import BEGIN, World
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+QUARTERS = EveryTrigger(15 * MINUTE, align=Align.HOUR)
+AT_ONCE = EveryTrigger(15 * MINUTE, offset=timedelta(0))
+ODD = 3 * MINUTE + 20 * SECOND
+"""How far from a full hour the histories begin: BEGIN is one."""
+
+
+def world_of(trigger: Trigger, **more: object) -> World:
+    """Return a machine on which a daemon with one job has just started, off any grid."""
+    world = World(0)
+    job = Job("a", trigger, "true", timezone="UTC", keep_runs=None, keep_for=None)
+    world.jobs = {"a": replace(job, **more)}  # type: ignore[arg-type]
+    world.machine.behaviours = {"a": Behaviour()}
+    world.clock.advance(ODD)
+    world.boot_daemon()
+    return world
+
+
+def rows(world: World) -> list[Run]:
+    """Return the runs, oldest first."""
+    return sorted(world.ledger.runs(RunQuery(limit=None)), key=lambda run: (run.era, run.due))
+
+
+def dues(world: World) -> list[timedelta]:
+    """Return how long after BEGIN each run was due."""
+    return [run.due - BEGIN for run in rows(world)]
+
+
+def starts(world: World) -> list[timedelta]:
+    """Return how long after BEGIN, by the clock then, each process was started."""
+    return [process.started_at - BEGIN for process in world.machine.history]
+
+
+def restart(world: World, down: timedelta) -> None:
+    """Kill the daemon and start it again a while later."""
+    world.kill_daemon()
+    world.pass_time(down)
+    world.boot_daemon()
+    world.drain()
+
+
+# --- align ----------------------------------------------------------------------------------
+
+
+def test_an_aligned_interval_runs_on_the_grid() -> None:
+    """P4: at the quarters of the hour, whenever the daemon began; also across a restart."""
+    world = world_of(QUARTERS)
+    world.pass_time(20 * MINUTE)
+    restart(world, 2 * MINUTE)
+    world.pass_time(25 * MINUTE)
+    assert starts(world) == dues(world) == [15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
+
+
+def test_an_aligned_interval_stays_on_the_grid_when_the_clock_is_set_forward() -> None:
+    """P1: as with cron: what was jumped over is missed, and the next one is on the new clock."""
+    world = world_of(QUARTERS, missed=Missed.SKIP)
+    world._jump(HOUR + MINUTE)
+    world.pass_time(12 * MINUTE)
+    first, second = rows(world)
+    assert (first.outcome, first.due - BEGIN, first.count) == (Outcome.MISSED, 15 * MINUTE, 4)
+    assert "the clock was set forward" in first.reason
+    assert second.due - BEGIN == starts(world)[0] == 75 * MINUTE
+
+
+def test_an_aligned_interval_is_not_repeated_when_the_clock_is_set_back() -> None:
+    """P2: a short step back repeats nothing; the grid is that of the clock as it shows."""
+    world = world_of(QUARTERS)
+    world.pass_time(14 * MINUTE)  # it is 17:20 past, and :15 has run
+    world._jump(-10 * MINUTE)
+    world.pass_time(25 * MINUTE)
+    assert dues(world) == [15 * MINUTE, 30 * MINUTE]
+    assert starts(world) == [15 * MINUTE, 30 * MINUTE]
+
+
+def test_an_interval_without_align_takes_no_notice_of_the_clock() -> None:
+    """It counts elapsed time: set the clock as one likes, it is a period from run to run."""
+    world = world_of(EveryTrigger(15 * MINUTE))
+    world.pass_time(16 * MINUTE)
+    world._jump(7 * MINUTE)
+    world.pass_time(15 * MINUTE)
+    first, second = (process.started_ns for process in world.machine.history)
+    assert second - first == 15 * 60 * 10**9
+
+
+def test_what_was_missed_while_down_is_on_the_grid() -> None:
+    """P1: a daemon that was down for an hour accounts for each quarter of it."""
+    world = world_of(QUARTERS, missed=Missed.ALL)
+    restart(world, HOUR)
+    world.pass_time(10 * SECOND)
+    assert dues(world) == [number * MINUTE for number in (15, 30, 45, 60)]
+    assert {run.cause for run in rows(world)} == {Cause.CATCH_UP}
+
+
+# --- offset ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missed", Missed)
+def test_an_offset_of_nothing_runs_at_once_and_once(missed: Missed) -> None:
+    """P2: it is on time, not missed, whatever the policy; then a period later; no restart repeats.
+
+    The first run is due when the job was first seen.
+    """
+    world = world_of(AT_ONCE, missed=missed)
+    world.drain()
+    (run,) = rows(world)
+    assert (run.due, run.cause, run.outcome) == (BEGIN + ODD, Cause.SCHEDULE, None)
+    world.pass_time(5 * MINUTE)
+    restart(world, MINUTE)
+    restart(world, MINUTE)
+    world.pass_time(8 * MINUTE)
+    assert starts(world) == dues(world) == [ODD, ODD + 15 * MINUTE]
+    assert {run.outcome for run in rows(world)} <= {Outcome.SUCCEEDED, None}
+
+
+def test_a_slow_start_does_not_make_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: however long the rest of a start takes, the first run is on time by its due instant."""
+    world = World(0)
+    slow = Job("z", AT_ONCE, "true", missed=Missed.SKIP, keep_runs=None, keep_for=None)
+    world.jobs = {"z": slow}
+    world.machine.behaviours = {"z": Behaviour()}
+    monkeypatch.setattr(Recoverer, "recover", lambda *_: world.clock.advance(10 * SECOND))
+    world.boot_daemon()
+    (run,) = rows(world)
+    assert (run.due, run.cause) == (BEGIN, Cause.SCHEDULE)
+    assert len(world.machine.history) == 1
+
+
+@pytest.mark.parametrize("crash_in", range(1, 6))
+def test_a_crash_at_the_first_run_leaves_it_once(crash_in: int) -> None:
+    """P1, P2: killed anywhere around its first commit, the first run is there once in the end."""
+    world = World(0)
+    world.jobs = {"a": Job("a", AT_ONCE, "true", keep_runs=None, keep_for=None)}
+    world.machine.behaviours = {"a": Behaviour()}
+    world.crash_in = crash_in
+    world.boot_daemon()
+    world.crash_in = None
+    if world.daemon is None:
+        world.clock.advance(7 * SECOND)
+        world.boot_daemon()
+    world.pass_time(10 * MINUTE)
+    assert len(world.machine.history) <= 1
+    (run,) = rows(world)
+    assert run.due in {BEGIN, BEGIN + 7 * SECOND}
+    assert run.outcome in {Outcome.SUCCEEDED, Outcome.LOST}
+
+
+def test_an_offset_is_how_long_the_first_run_waits() -> None:
+    """Then each period; what it counts from outlives a restart."""
+    world = world_of(EveryTrigger(15 * MINUTE, offset=5 * MINUTE))
+    world.pass_time(4 * MINUTE)
+    restart(world, 30 * SECOND)
+    world.pass_time(17 * MINUTE)
+    assert starts(world) == dues(world) == [ODD + 5 * MINUTE, ODD + 20 * MINUTE]
+
+
+def test_a_reload_runs_at_once_what_is_new_and_nothing_else() -> None:
+    """B28: a changed schedule is first seen anew; a changed command is no reason to run."""
+    world = world_of(AT_ONCE)
+    world.pass_time(MINUTE)
+    world.jobs["a"] = replace(world.jobs["a"], command="other")
+    world._reload("another command")
+    world.pass_time(MINUTE)
+    assert starts(world) == [ODD]
+    world.jobs["a"] = replace(world.jobs["a"], trigger=replace(AT_ONCE, period=HOUR))
+    world._reload("another period")
+    world.jobs["b"] = Job("b", AT_ONCE, "true")
+    world._reload("another job")
+    world.pass_time(MINUTE)
+    assert starts(world) == [ODD, ODD + 2 * MINUTE, ODD + 2 * MINUTE]
+
+
+def test_an_offset_moves_with_the_elapsed_time() -> None:
+    """A clock that is set neither repeats the first run nor moves the next one."""
+    world = world_of(AT_ONCE)
+    world.pass_time(MINUTE)
+    for step in (HOUR, -2 * HOUR, -9 * HOUR):
+        world._jump(step)
+        world.pass_time(MINUTE)
+    assert len(world.machine.history) == 1
+    world.pass_time(11 * MINUTE)
+    first, second = (process.started_ns for process in world.machine.history)
+    assert second - first == 15 * 60 * 10**9
+
+
+# --- jitter ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [CronTrigger(("*/15 * * * *",)), QUARTERS])
+def test_jitter_is_part_of_the_due_instant(trigger: Trigger) -> None:
+    """B65: what is recorded and told to the process is when it is to run, so it is not late."""
+    world = world_of(trigger, jitter=10 * MINUTE)
+    world.pass_time(45 * MINUTE)
+    by = spread(10 * MINUTE, host_name(), "a")
+    expected = [number * 15 * MINUTE + by for number in range(4)]
+    expected = [due for due in expected if ODD < due <= ODD + 45 * MINUTE]
+    assert dues(world) == starts(world) == expected
+    told = [process.spec.env["PYCRON_DUE"] for process in world.machine.history]
+    assert [datetime.fromisoformat(text) - BEGIN for text in told] == expected
+
+
+def test_jitter_is_the_same_after_a_restart() -> None:
+    """P2: nothing is run again and nothing left out by starting anew at any time."""
+    world = world_of(QUARTERS, jitter=15 * MINUTE)
+    for _ in range(30):
+        world.pass_time(2 * MINUTE)
+        restart(world, 10 * SECOND)
+    by = spread(15 * MINUTE, host_name(), "a")
+    expected = [number * 15 * MINUTE + by for number in range(6)]
+    assert dues(world) == [due for due in expected if ODD < due <= ODD + 65 * MINUTE]
+
+
+def test_jitter_and_an_offset_of_nothing() -> None:
+    """The first run, too, is later by the job's own amount."""
+    world = world_of(AT_ONCE, jitter=MINUTE)
+    world.pass_time(2 * MINUTE)
+    assert dues(world) == starts(world) == [ODD + spread(MINUTE, host_name(), "a")]
