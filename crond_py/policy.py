@@ -294,21 +294,24 @@ class Recovery(StrEnum):
     REQUEUE = "requeue"
     RERUN = "rerun"
     LOST = "lost"
+    CANCELLED = "cancelled"
     REMOVED = "removed"
 
 
 def decide_recovery(
-    state: State, *, survives: bool, on_crash: OnCrash, job_exists: bool
+    state: State, *, survives: bool, is_cancelled: bool, on_crash: OnCrash, job_exists: bool
 ) -> Recovery:
     """Say what becomes of an open run found at the start of the daemon.
 
-    A process that still runs is adopted, whatever became of its job. One that is gone was cut
-    short, or ended unseen: ``on_crash`` decides. A run that never began an attempt, or waits for
-    its next one, goes on waiting, unless its job was removed.
+    A process that still runs is adopted, whatever became of its job. One that is gone had been
+    cancelled, or was cut short, or ended unseen: then ``on_crash`` decides. A run that never began
+    an attempt, or waits for its next one, goes on waiting, unless its job was removed.
     """
     if state is State.RUNNING:
         if survives:
             return Recovery.ADOPT
+        if is_cancelled:
+            return Recovery.CANCELLED
         if on_crash is OnCrash.RERUN and job_exists:
             return Recovery.RERUN
         return Recovery.LOST

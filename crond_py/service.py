@@ -79,6 +79,7 @@ class StopRequest:
 
     source: str
     received_ns: int
+    is_signal: bool = True
     now: bool = False
 
 
@@ -212,13 +213,12 @@ class Service:
 
     def stop(self, *, now: bool) -> None:
         """Begin to stop and return; ``now``: end what runs."""
-        self._inbox.put(StopRequest("request", self._clock.monotonic_ns(), now))
+        request = StopRequest("request", self._clock.monotonic_ns(), is_signal=False, now=now)
+        self._inbox.put(request)
 
     def _stop(self, request: StopRequest) -> None:
         is_same = request.received_ns - self._stopped_ns < to_ns(SAME_REQUEST)
         is_first = self._stopped_ns == 0
-        if is_same and not is_first and not request.now:
-            return
         if is_first:
             self._stopped_ns = request.received_ns
             self._notifier.stopping()
@@ -229,7 +229,8 @@ class Service:
                 extra={"fields": {"on": request.source, "waits_for_runs": waits}},
             )
             self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
-        if request.now or not is_first:
+        is_repeated = request.is_signal and not is_first and not is_same
+        if request.now or is_repeated:
             log.warning("ending what runs", extra={"fields": {"on": request.source}})
             self._engine.end_runs("pycron was told to stop at once")
 

@@ -14,7 +14,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Cause, Outcome, Run, State
-from crond_py.policy import Admission, OverlapDecision, Recovery, decide_overlap
+from crond_py.policy import Admission, OverlapDecision, Recovery, decide_overlap, retry_delay
 from crond_py.ports import Claim, SetAttempt
 
 
@@ -99,11 +99,10 @@ class Admitter:
         self._register.runs[active.run.id] = active
         match recovery:
             case Recovery.ADOPT:
-                self._resume_process(state, active, now)
+                self._resume_process(state, active)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
                 state.active.append(active)
-                retry_at = active.run.retry_at or now
-                self._attempts.set_retry(active, max(retry_at - now, timedelta(0)), now)
+                self._attempts.set_retry(active, _remaining_delay(active, now), now)
             case Recovery.REQUEUE:
                 self._requeue(state, active)
             case Recovery.RERUN:
@@ -113,11 +112,15 @@ class Admitter:
             case Recovery.LOST:
                 self._attempts.close(active, Outcome.LOST, how_lost, None, now)
                 self._attempts.finish(active, Outcome.LOST, how_lost)
+            case Recovery.CANCELLED:
+                reason = active.run.reason
+                self._attempts.close(active, Outcome.CANCELLED, reason, None, now)
+                self._attempts.finish(active, Outcome.CANCELLED, reason)
             case Recovery.REMOVED:
                 reason = "the job was removed from the crontab"
                 self._attempts.finish(active, Outcome.CANCELLED, reason)
 
-    def _resume_process(self, state: JobState, active: ActiveRun, now: datetime) -> None:
+    def _resume_process(self, state: JobState, active: ActiveRun) -> None:
         active.stage = Stage.RUNNING
         state.active.append(active)
         self._register.slots(active.job).taken += 1
@@ -125,7 +128,7 @@ class Admitter:
         assert attempt is not None  # noqa: S101 - it was adopted by it
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
         if active.job.timeout is not None:
-            used = now - (attempt.started_at or attempt.begun_at)
+            used = self._parts.timekeeper.age(attempt.start_ticks or 0)
             self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
 
     def _requeue(self, state: JobState, active: ActiveRun) -> None:
@@ -165,3 +168,13 @@ def _blocking(state: JobState) -> str:
     text = f"run {first.run.id} {verb} since {begun.isoformat(timespec='seconds')}"
     behind = len(state.queued)
     return f"{text}, {behind} more behind it" if behind else text
+
+
+def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
+    """Return how long a retry has still to wait; never longer than the whole delay.
+
+    The clock may have been set back while nobody was there to notice.
+    """
+    whole = retry_delay(active.job.retry, active.attempt_number, 1.0)
+    retry_at = active.run.retry_at or now
+    return min(max(retry_at - now, timedelta(0)), whole)

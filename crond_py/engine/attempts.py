@@ -61,7 +61,7 @@ class Attempts:
         active.attempt = Attempt(
             active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
         )
-        active.run = replace(active.run, state=State.RUNNING, retry_at=None)
+        active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
 
     def limit_waiting(self, active: ActiveRun) -> None:
         """Give a run that has not begun its ``start_within``."""
@@ -239,9 +239,19 @@ class Attempts:
                 KillDue(active, active.attempt_number),
             )
 
+    def note_cancel(self, active: ActiveRun, reason: str) -> None:
+        """Enter that a run is being cancelled: a restart must not run it again."""
+        if active.is_claimed and active.run.reason != reason:
+            active.run = replace(active.run, reason=reason)
+            self._parts.outbox.write(
+                SetRun(active.run.id, State.RUNNING, reason=reason), durable=True
+            )
+
     # --- the end of a run -----------------------------------------------------------------
 
-    def finish(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
+    def finish(
+        self, active: ActiveRun, outcome: Outcome, reason: str, *, is_durable: bool = False
+    ) -> None:
         """Give a run its outcome and let the next ones go on."""
         now = self._parts.timekeeper.now()
         attempts = (active.attempt,) if active.attempt else ()
@@ -255,7 +265,8 @@ class Attempts:
             attempts=attempts,
         )
         self._parts.outbox.write(
-            SetRun(active.run.id, State.DONE, outcome=outcome, reason=reason, finished_at=now)
+            SetRun(active.run.id, State.DONE, outcome=outcome, reason=reason, finished_at=now),
+            durable=is_durable,
         )
         self._register.on_row(active.job.name)
         for callback in active.on_end:

@@ -63,7 +63,7 @@ class Core:
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
             state.last = last.get(job.name)
-        Recoverer(self._parts, self._register, self._admitter).recover(
+        Recoverer(self._parts, self._register, self._admitter, self._stopper).recover(
             open_runs, self._ledger.identity
         )
         for state in list(self._register.states.values()):
@@ -279,12 +279,12 @@ class Core:
         active = self._register.runs.get(run_id)
         if active is None:
             raise UnknownNameError(self._why_no_run(run_id))
-        return self._cancel(active)
+        return self._cancel([active])[0]
 
     def cancel_job(self, name: str) -> list[Cancelled]:
         """Cancel every run of a job that has no outcome yet. Raises UnknownNameError."""
         state = self._state(name)
-        return [self._cancel(active) for active in [*state.queued, *state.active]]
+        return self._cancel([*state.queued, *state.active])
 
     def on_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
         """Call back with the run once it has its outcome. Raises UnknownNameError."""
@@ -297,10 +297,15 @@ class Core:
             raise UnknownNameError(self._why_no_run(run_id))
         callback(run)
 
-    def _cancel(self, active: ActiveRun) -> Cancelled:
-        was = active.run.state.value
-        is_ending = self._stopper.cancel(active, "cancelled on request")
-        return Cancelled(active.run.id, active.job.name, was, is_ending)
+    def _cancel(self, runs: list[ActiveRun]) -> list[Cancelled]:
+        """Cancel runs; whoever asked for it is answered once that is in the ledger."""
+        cancelled = []
+        for active in runs:
+            was = active.run.state.value
+            is_ending = self._stopper.cancel(active, "cancelled on request")
+            cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending))
+        self._flush()
+        return cancelled
 
     def _state(self, name: str) -> JobState:
         state = self._register.states.get(name)

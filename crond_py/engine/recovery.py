@@ -14,6 +14,7 @@ from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.stopping import Stopper
 from crond_py.model import Cursor, Run, State
 from crond_py.policy import Recovery, decide_recovery
 from crond_py.ports import AttemptKey, Survivor
@@ -25,10 +26,13 @@ NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 class Recoverer:
     """Goes through the open runs once, at the start."""
 
-    def __init__(self, parts: Parts, register: Register, admitter: Admitter) -> None:
+    def __init__(
+        self, parts: Parts, register: Register, admitter: Admitter, stopper: Stopper
+    ) -> None:
         self._parts = parts
         self._register = register
         self._admitter = admitter
+        self._stopper = stopper
 
     def recover(self, open_runs: Iterable[Run], identity: str) -> None:
         """Adopt, requeue or close every open run; runs with a process come first."""
@@ -53,6 +57,7 @@ class Recoverer:
         recovery = decide_recovery(
             run.state,
             survives=survivor is not None and self._adopt(active, survivor),
+            is_cancelled=_is_cancelled(run),
             on_crash=job.on_crash,
             job_exists=job_exists,
         )
@@ -65,6 +70,8 @@ class Recoverer:
             extra=fields(job=run.job, run=run.id, due=run.due),
         )
         self._admitter.resume(state, active, recovery, _how_lost(active))
+        if recovery is Recovery.ADOPT and _is_cancelled(run):
+            self._stopper.cancel(active, run.reason)
 
     def _adopt(self, active: ActiveRun, survivor: Survivor) -> bool:
         attempt = active.attempt
@@ -87,6 +94,11 @@ class Recoverer:
 
 def _unknown_job(name: str) -> Job:
     return Job(name, StartupTrigger(), command=(), enabled=False)
+
+
+def _is_cancelled(run: Run) -> bool:
+    """Whether the run was being cancelled: a running one has a reason only then."""
+    return run.state is State.RUNNING and bool(run.reason)
 
 
 def _how_lost(active: ActiveRun) -> str:

@@ -23,7 +23,7 @@ class Stopper:
             self._stop_process(active, stop)
             return True
         if active.is_claimed:
-            self._attempts.finish(active, stop.outcome, stop.reason)
+            self._attempts.finish(active, stop.outcome, stop.reason, is_durable=True)
         else:
             active.stop = stop
         return False
@@ -57,6 +57,8 @@ class Stopper:
             active.stop = Stop(Outcome.SKIPPED, reason)
 
     def _stop_process(self, active: ActiveRun, stop: Stop) -> None:
+        if stop.outcome is Outcome.CANCELLED:
+            self._attempts.note_cancel(active, stop.reason)
         if active.stop is not None:
             # A later request may be more urgent, and a cancel is the last word: no retry after it.
             is_forced = active.stop.is_forced or stop.is_forced

@@ -7,13 +7,14 @@ a suspend; only a step changes the difference, and then every wall-clock deadlin
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 
 from crond_py.clock import EPOCH, to_ns, wall_offset_ns
+from crond_py.clockwatch import STEP_TOLERANCE_NS
 from crond_py.ports import Clock
 
-STEP_TOLERANCE_NS = 1_000_000
-"""Differences below this are noise of reading two clocks one after the other."""
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -40,6 +41,14 @@ class Timekeeper:
     def wall_at(self, monotonic_ns: int) -> datetime:
         """Return what the wall clock read, or will read, at a monotonic instant."""
         return EPOCH + _MICROSECOND * ((monotonic_ns + self._offset_ns) // 1000)
+
+    def age(self, start_ticks: int) -> timedelta:
+        """Return how long ago a process began, by field 22 of its /proc/PID/stat (proc(5)).
+
+        The kernel counts it from boot, suspends included, so no step of the wall clock matters.
+        """
+        began_ns = start_ticks * 1_000_000_000 // TICKS_PER_SECOND
+        return _MICROSECOND * max(0, (self._clock.monotonic_ns() - began_ns) // 1000)
 
     def take_step(self) -> timedelta | None:
         """Return how far the wall clock was set since the last call, or None; adopt the change."""

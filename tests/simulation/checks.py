@@ -34,6 +34,17 @@ def check_always(world: World) -> None:
     _check_alive(world)
 
 
+def check_over(world: World) -> None:
+    """Check that nothing is left open once no job is due any more and all had time to end."""
+    left = world.ledger.open_runs()
+    assert not left, f"P1: these never came to an outcome: {left[:3]}"
+    for run_id, since_ns in world.cancelled.items():
+        for process in world.machine.history:
+            if process.spec.key.run_id == run_id:
+                late = process.started_ns > since_ns
+                assert not late, f"run {run_id} went on after it was cancelled"
+
+
 def _check_alive(world: World) -> None:
     alive: dict[str, list[FakeProcess]] = defaultdict(list)
     for process in world.machine.alive.values():
@@ -76,8 +87,10 @@ def _check_row(world: World, run: Run) -> None:
     if run.outcome is Outcome.FAILED and processes and run.attempts[-1].number == len(processes):
         last = processes[-1]
         assert last.was_stopped or last.exit.code != 0, f"{run} did not fail"
-    if job.on_crash is OnCrash.LOST and not run.attempts[job.retry.attempts :]:
-        assert len(processes) <= job.retry.attempts, f"P2: {run} ran {len(processes)} times"
+    if job.on_crash is OnCrash.LOST:
+        assert len(run.attempts) <= job.retry.attempts, f"P2: {run} was tried too often"
+        for attempt in run.attempts[:-1]:
+            assert attempt.outcome is not Outcome.LOST, f"P2: {run} went on after it was lost"
     if run.finished_at is not None:
         for process in processes:
             assert process.ended_at is not None, f"P6: {run} is over, its process is not"

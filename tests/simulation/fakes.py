@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
+from crond_py.engine.timekeeper import TICKS_PER_SECOND
 from crond_py.model import Exit
 from crond_py.ports import (
     AttemptKey,
@@ -84,6 +85,11 @@ class FakeProcess:
     exit: Exit
     ended_at: datetime | None = None
     was_stopped: bool = False
+
+    @property
+    def ticks(self) -> int:
+        """When it began, as the kernel counts."""
+        return self.started_ns * TICKS_PER_SECOND // 1_000_000_000
 
     @property
     def job(self) -> str:
@@ -170,7 +176,7 @@ class FakeProcesses:
         process = machine.spawn(spec)
         self._mine[spec.key] = process
         self._crash("after a start")
-        self._report(Started(spec.key, process.pid, process.pid * 7, process.started_at))
+        self._report(Started(spec.key, process.pid, process.ticks, process.started_at))
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """See ports.Processes."""
@@ -186,7 +192,7 @@ class FakeProcesses:
     def survivors(self, identity: str) -> list[Survivor]:
         """See ports.Processes."""
         return [
-            Survivor(p.spec.tag, int(p.spec.env["PYCRON_ATTEMPT"]), p.pid, p.pid * 7, leader=True)
+            Survivor(p.spec.tag, int(p.spec.env["PYCRON_ATTEMPT"]), p.pid, p.ticks, leader=True)
             for p in self._machine.alive.values()
             if p.spec.tag.startswith(f"{identity}-")
         ]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.simulation.checks import check_always, check_at_rest
+from tests.simulation.checks import check_always, check_at_rest, check_over
 from tests.simulation.world import World
 
 STEPS = 25
@@ -25,6 +25,8 @@ def play(seed: int, *, may_step_clock: bool) -> World:
             check_always(world)
         world.settle()
         check_at_rest(world)
+        world.wind_down()
+        check_over(world)
     except AssertionError as error:
         story = "\n".join(world.story)
         message = f"seed {seed} (may_step_clock={may_step_clock}): {error}\n{story}"

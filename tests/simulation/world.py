@@ -28,6 +28,7 @@ from crond_py.engine.events import ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.timekeeper import Timekeeper
+from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, PycronError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import EveryMode, Exit, Missed, OnCrash, Overlap, Retry, Run
@@ -79,6 +80,7 @@ class World:
     crash_in: int | None = None
     steps_back: bool = False
     may_step_clock: bool = True
+    cancelled: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -280,6 +282,13 @@ class World:
             self.boot_daemon()
         self.pass_time(timedelta(seconds=5))
 
+    def wind_down(self) -> None:
+        """Let no job be due any more, and give everything that waits its time."""
+        self.jobs = {name: replace(job, enabled=False) for name, job in self.jobs.items()}
+        self._reload("reload, all jobs disabled")
+        self.drain()
+        self.pass_time(timedelta(hours=72))
+
     def _quiet(self) -> None:
         self.pass_time(self.random.choice((1, 7, 30, 95)) * SECOND)
 
@@ -351,7 +360,13 @@ class World:
         name = self.random.choice(sorted(self.jobs))
         core = self.daemon.core
         self.tell(f"cancel {name}")
-        self._guard(lambda: (core.cancel_job(name), core.handle([])))
+        now_ns = self.clock.monotonic_ns()
+        cancelled: list[Cancelled] = []
+        self._guard(lambda: cancelled.extend(core.cancel_job(name)))
+        if self.daemon is not None and self.ledger.failing is None:
+            # Else nobody was told that it is cancelled.
+            self.cancelled |= {each.run_id: now_ns for each in cancelled if each.run_id}
+        self._guard(lambda: core.handle([]))
 
     def _ledger_trouble(self) -> None:
         self.tell("the ledger fails for a while")

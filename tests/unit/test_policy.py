@@ -276,6 +276,24 @@ def test_recovery_table(
 ) -> None:
     """P2, P3, P5: survivors are adopted; what a crash cut is lost, or run again on request."""
     recovery = decide_recovery(
-        State(state), survives=survives, on_crash=OnCrash(on_crash), job_exists=exists
+        State(state),
+        survives=survives,
+        is_cancelled=False,
+        on_crash=OnCrash(on_crash),
+        job_exists=exists,
     )
     assert recovery is expected
+
+
+@pytest.mark.parametrize("on_crash", list(OnCrash))
+def test_a_cancelled_run_is_not_run_again(on_crash: OnCrash) -> None:
+    """P3: what was being cancelled when the daemon died is cancelled, and adopted while it lives."""
+    for survives, expected in ((False, Recovery.CANCELLED), (True, Recovery.ADOPT)):
+        recovery = decide_recovery(
+            State.RUNNING,
+            survives=survives,
+            is_cancelled=True,
+            on_crash=on_crash,
+            job_exists=True,
+        )
+        assert recovery is expected
