@@ -287,7 +287,7 @@ def test_recovery_table(
 
 @pytest.mark.parametrize("on_crash", list(OnCrash))
 def test_a_cancelled_run_is_not_run_again(on_crash: OnCrash) -> None:
-    """P3: what was being cancelled when the daemon died is cancelled, and adopted while it lives."""
+    """P3: what was being cancelled when the daemon died is cancelled; it is not run again."""
     for survives, expected in ((False, Recovery.CANCELLED), (True, Recovery.ADOPT)):
         recovery = decide_recovery(
             State.RUNNING,
