@@ -1,0 +1,190 @@
+"""The daemon lives through great steps of its clock, and through changes of a zone's clocks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import Daemon, Event, assert_accounted
+from tests.support.wallclock import WallClock
+
+CHECKED = ("--clock-check", "100ms")
+SECOND = timedelta(seconds=1)
+TEN_YEARS = timedelta(days=3652)
+
+TICKING = """
+[jobs.cron]
+schedule = "* * * * * *"
+command = 'sh "$STAMP" ran'
+missed = "once"
+overlap = "allow"
+
+[jobs.skip]
+schedule = "* * * * * *"
+command = 'sh "$STAMP" ran'
+missed = "skip"
+overlap = "allow"
+
+[jobs.minute]
+schedule = "0 * * * * *"
+command = 'sh "$STAMP" ran'
+
+[jobs.beat]
+every = "1s"
+command = 'sh "$STAMP" ran'
+overlap = "allow"
+"""
+
+
+def step(daemon: Daemon, clock: WallClock, by: timedelta) -> int:
+    """Set the clock, and return the place in the log at which that was noticed."""
+    clock.step(by)
+    ahead = "forward" if by > timedelta(0) else "back"
+    return daemon.log.events.index(daemon.log.wait(f"the clock was set {ahead}"))
+
+
+def assert_beat(rows: list[Event], steps: int) -> None:
+    """Hold that an interval's runs are a second apart but where the clock was set."""
+    dues = [datetime.fromisoformat(row["due"]) for row in sorted(rows, key=lambda row: row["run"])]
+    odd = [later - earlier for earlier, later in pairwise(dues) if later - earlier != SECOND]
+    assert len(odd) <= steps, odd
+    assert {row["cause"] for row in rows} == {"schedule"}
+
+
+def assert_nothing_twice(daemon: Daemon) -> None:
+    """Hold that no job has run for the same due instant twice (P2)."""
+    stamps = [(stamp.job, stamp.due) for stamp in daemon.stamps()]
+    assert len(stamps) == len(set(stamps))
+
+
+def resident_kb(pid: int) -> int:
+    """Return how much memory a process has in use."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+@pytest.mark.parametrize("by", [timedelta(hours=2), timedelta(hours=-2)], ids=["ahead", "back"])
+def test_two_hours(daemon: Daemon, clock: WallClock, by: timedelta) -> None:
+    """Two hours either way: each occurrence once or accounted for, the beat goes on (P1, P2)."""
+    clock.set("2026-03-02T10:00:05.5")
+    log = daemon.start(TICKING, *CHECKED, env=clock.environment)
+    log.wait("run started", job="cron", count=3)
+    since = step(daemon, clock, by)
+    for job in ("cron", "skip", "beat"):
+        log.wait("run started", job=job, count=3, since=since)
+    daemon.stop()
+    assert_nothing_twice(daemon)
+    assert_beat(daemon.history("beat"), steps=1)
+    if by > timedelta(0):
+        for job in ("cron", "skip"):
+            assert_accounted(daemon.history(job, "-n", "10000"), SECOND)
+        causes = [row["cause"] for row in daemon.history("cron")]
+        assert causes.count("catch_up") == 1
+        assert not [row for row in daemon.history("skip") if row["cause"] == "catch_up"]
+
+
+def test_ten_years_ahead_and_back(daemon: Daemon, clock: WallClock) -> None:
+    """Ten years make no burst, cost no memory, and are forgotten when they are taken back (P1)."""
+    clock.set("2026-03-02T10:00:05.5")
+    log = daemon.start(TICKING, *CHECKED, env=clock.environment)
+    log.wait("run started", job="cron", count=3)
+    before_kb = resident_kb(daemon.pid)
+    since = step(daemon, clock, TEN_YEARS)
+    log.wait("run started", job="cron", count=3, since=since)
+    assert_accounted_in_one_row(daemon, "cron", TEN_YEARS)
+    since = step(daemon, clock, -TEN_YEARS)
+    for job in ("cron", "skip", "beat"):
+        started = log.wait("run started", job=job, count=3, since=since)
+        assert started["due"].startswith("2026-03-02T10:0"), started
+    assert resident_kb(daemon.pid) - before_kb < 16_000
+    daemon.stop()
+    assert_beat(daemon.history("beat"), steps=2)
+    assert len(daemon.stamps()) < 100
+
+
+def assert_accounted_in_one_row(daemon: Daemon, job: str, span: timedelta) -> None:
+    """Hold that what was jumped over is one row whose count is that of the seconds."""
+    missed = [row for row in daemon.history(job, "-n", "100") if row["outcome"] == "missed"]
+    assert len(missed) == 1
+    assert abs(missed[0]["count"] - span // SECOND) < 60
+
+
+def test_a_board_without_a_battery(daemon: Daemon, clock: WallClock) -> None:
+    """A clock that begins in 1970 and is then set: jobs go on at once, the beat is kept (P1)."""
+    clock.set("1970-01-01T00:00:07.5")
+    once = "[jobs.once]\nat = 2026-03-02T09:00:00Z\ncommand = 'sh \"$STAMP\" ran'\n"
+    log = daemon.start(TICKING + once, *CHECKED, env=clock.environment)
+    log.wait("run started", job="cron", count=2)
+    assert not log.all("run started", job="once")
+    clock.set("2026-03-02T10:00:00.5")
+    since = log.events.index(log.wait("the clock was set forward"))
+    for job in ("cron", "skip", "beat"):
+        log.wait("run started", job=job, count=3, since=since)
+    assert log.wait("run started", job="once", since=since)["cause"] == "catch_up"
+    daemon.stop()
+    assert_nothing_twice(daemon)
+    assert_beat(daemon.history("beat"), steps=1)
+    assert len(daemon.stamps("once")) == 1
+    assert len(daemon.stamps()) < 100
+
+
+# Zone, a moment before its clocks change, the instant of the change, a fixed time that falls
+# into the gap or is repeated, whether that is due at the change, and a wildcard that is.
+CHANGES = {
+    "Berlin, spring": (
+        "Europe/Berlin", "2026-03-29T00:59:56", "2026-03-29T01:00:00", "30 2 * * *", True,
+    ),
+    "Berlin, autumn": (
+        "Europe/Berlin", "2026-10-25T00:59:56", "2026-10-25T01:00:00", "0 2 * * *", False,
+    ),
+    "New York, spring": (
+        "America/New_York", "2026-03-08T06:59:56", "2026-03-08T07:00:00", "30 2 * * *", True,
+    ),
+    "New York, autumn": (
+        "America/New_York", "2026-11-01T05:59:56", "2026-11-01T06:00:00", "0 1 * * *", False,
+    ),
+    "Lord Howe, spring": (
+        "Australia/Lord_Howe", "2026-10-03T15:29:56", "2026-10-03T15:30:00", "15 2 * * *", True,
+    ),
+    "Lord Howe, autumn": (
+        "Australia/Lord_Howe", "2026-04-04T14:59:56", "2026-04-04T15:00:00", "30 1 * * *", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_zone_changes_its_clocks(daemon: Daemon, clock: WallClock, name: str) -> None:
+    """A fixed time is due once over a change, what follows the clocks goes on (P1, P2)."""
+    zone, start, change, fixed, is_due = CHANGES[name]
+    clock.set(start)
+    daemon.write(
+        f"""
+        [jobs.fixed]
+        schedule = "{fixed}"
+        command = 'sh "$STAMP" ran'
+
+        [jobs.half_hours]
+        schedule = "*/30 * * * *"
+        command = 'sh "$STAMP" ran'
+
+        [jobs.seconds]
+        schedule = "* * * * * *"
+        command = 'sh "$STAMP" ran'
+        overlap = "allow"
+        """,
+        head=f'timezone = "{zone}"',
+    )
+    log = daemon.start(None, *CHECKED, env=clock.environment)
+    log.wait("run started", job="seconds", count=7)
+    if is_due:
+        log.wait("run started", job="fixed")
+    daemon.stop()
+    assert_accounted(daemon.history("seconds"), SECOND)
+    dues = {job: [stamp.due for stamp in daemon.stamps(job)] for job in ("fixed", "half_hours")}
+    changed_at = datetime.fromisoformat(f"{change}+00:00")
+    assert dues["fixed"] == ([changed_at] if is_due else [])
+    assert dues["half_hours"] == [changed_at]
+    assert not log.all("occurrences missed")
