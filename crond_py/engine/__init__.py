@@ -23,7 +23,9 @@ What holds, whatever happens:
 3. With ``skip`` and ``queue`` at most one run of a job is active: one that has a slot, waits for
    one, has a process, or waits for a retry. What still runs after a restart is adopted first.
 4. A slot is held from the beginning of an attempt to its end, never while waiting.
-5. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
+5. An occurrence that nothing stands in the way of is claimed ten milliseconds ahead, so that the
+   disk does not delay it; its process never starts before its instant.
+6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
 
 When the ledger cannot be written, writes and what waits for them are kept in order and tried again

@@ -48,6 +48,12 @@ class Admitter:
         self._parts.outbox.claim(claim, partial(self._claimed, state, active))
         return active
 
+    def is_free(self, state: JobState) -> bool:
+        """Whether an occurrence of the job would start at once, with a slot of its own."""
+        decision = _decide(state, Cause.SCHEDULE)
+        has_slot = self._register.slots(state.job).is_free
+        return decision.admission is Admission.START and has_slot
+
     def _skip(self, state: JobState, due: datetime, cause: Cause, code: str) -> None:
         now = self._parts.timekeeper.now()
         reason = f"{code}: {_blocking(state)}"

@@ -39,8 +39,11 @@ from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
 
+AHEAD = timedelta(milliseconds=10)
+"""How long before its instant an occurrence is claimed, so that the claim does not delay it."""
+
 EARLY = timedelta(milliseconds=2)
-"""A timer that fires earlier than this before its instant was set by another clock reading."""
+"""A timer that fires earlier than this was set by another reading of the clock."""
 
 WAS_DOWN = "pycron was not running"
 WAS_FROZEN = "pycron was frozen or the machine suspended"
@@ -194,11 +197,14 @@ class Agenda:
         with self._guarding(state):
             state.next_due = next_unaccounted(state.schedule, state.cursor)
         if state.next_due is not None:
-            state.timer = self._parts.timers.call_at(
-                self._parts.timekeeper.deadline(state.next_due),
-                OccurrenceDue(state, state.next_due),
-                priority=state.job.priority,
-            )
+            self._wait_for(state, state.next_due, AHEAD)
+
+    def _wait_for(self, state: JobState, due: datetime, ahead: timedelta) -> None:
+        state.timer = self._parts.timers.call_at(
+            self._parts.timekeeper.deadline(due - ahead),
+            OccurrenceDue(state, due),
+            priority=state.job.priority,
+        )
 
     def disarm(self, state: JobState) -> None:
         """Take the job's entry off the heap."""
@@ -207,12 +213,19 @@ class Agenda:
         state.timer = state.next_due = None
 
     def due(self, state: JobState, due: datetime, fired_at: datetime) -> None:
-        """Deal with an occurrence whose timer fired at wall-clock instant ``fired_at``."""
+        """Deal with an occurrence whose timer fired at wall-clock instant ``fired_at``.
+
+        It fires a little ahead. Where nothing stands in the way of a start, the occurrence is
+        claimed then, and its process started at its instant; else it is looked at again then.
+        """
         if state.next_due != due or state.timer is None or not state.is_live:
             return
         state.timer = None
-        if due - fired_at > EARLY:
+        if due - fired_at > AHEAD + EARLY:
             self.arm(state)
+            return
+        if due > fired_at and not self._admitter.is_free(state):
+            self._wait_for(state, due, timedelta(0))
             return
         if fired_at - due > LATE:
             self._settle(state, fired_at, WAS_FROZEN)

@@ -12,14 +12,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from crond_py.clock import to_ns
 from crond_py.crontab.model import Job
-from crond_py.engine.events import KillDue, RetryDue, TimeoutDue, TooLateDue
+from crond_py.engine.events import KillDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.model import Attempt, Cause, Exit, Outcome, State
 from crond_py.policy import Admission, decide_overlap, judge_exit, retry_delay, wants_retry
 from crond_py.ports import Ended, SetAttempt, SetRun, Started, StartFailed
+
+LONGEST_AHEAD = timedelta(milliseconds=20)
+"""A claim is never made longer before its instant than this; more is a clock that was set back."""
 
 
 class Attempts:
@@ -83,7 +87,18 @@ class Attempts:
         self._parts.outbox.then(partial(self.launch, active))
 
     def launch(self, active: ActiveRun) -> None:
-        """Start the process of an attempt that is in the ledger."""
+        """Start the process of an attempt that is in the ledger, at its instant if that comes."""
+        due_ns = self._parts.timekeeper.deadline(active.run.due)
+        remaining_ns = due_ns - self._parts.timekeeper.reading()
+        if active.run.cause is Cause.SCHEDULE and 0 < remaining_ns <= to_ns(LONGEST_AHEAD):
+            self._parts.timers.call_at(due_ns, LaunchDue(active), priority=active.job.priority)
+            return
+        self.launch_now(active)
+
+    def launch_now(self, active: ActiveRun) -> None:
+        """Start the process of an attempt whose instant has come."""
+        if active.stage is not Stage.STARTING:
+            return
         if active.stop is not None:
             self._end(active, active.stop.outcome, active.stop.reason, None)
             return

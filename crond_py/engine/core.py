@@ -172,13 +172,17 @@ class Core:
                 message = f"not an event: {event!r}"
                 raise TypeError(message)
 
-    def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
+    def _timers_fired(  # noqa: C901 - one case for each kind of timer
+        self, items: Sequence[object], popped_ns: int
+    ) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
         for item in items:
             match item:
                 case events.OccurrenceDue(state, due):
                     if not self._register.is_stopping:
                         self._agenda.due(state, due, fired_at)
+                case events.LaunchDue(run):
+                    self._attempts.launch_now(run)
                 case events.RetryDue(run):
                     self._attempts.retry_due(run)
                 case events.TimeoutDue(run, attempt):

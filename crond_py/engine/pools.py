@@ -33,6 +33,12 @@ class Slots:
             heapq.heappop(self._waiting)
         return bool(self._waiting)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a newcomer would get a slot."""
+        has_room = self.pool.workers is None or self.taken < self.pool.workers
+        return has_room and not self.has_waiting
+
     def try_take(self) -> bool:
         """Take a slot if there is a free one."""
         if self.pool.workers is not None and self.taken >= self.pool.workers:

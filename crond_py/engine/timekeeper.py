@@ -34,6 +34,10 @@ class Timekeeper:
         """Return the monotonic instant, in nanoseconds, of a wall-clock instant."""
         return to_ns(due - EPOCH) - self._offset_ns
 
+    def reading(self) -> int:
+        """Return the monotonic clock's reading, in nanoseconds."""
+        return self._clock.monotonic_ns()
+
     def after(self, delay: timedelta) -> int:
         """Return the monotonic instant, in nanoseconds, ``delay`` from now."""
         return self._clock.monotonic_ns() + to_ns(delay)

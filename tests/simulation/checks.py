@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job
 from crond_py.model import Cause, Cursor, EveryMode, OnCrash, Outcome, Overlap, Run, State
@@ -24,6 +24,9 @@ def check_always(world: World) -> None:
         starts[key.run_id, key.number] += 1
         env = process.spec.env
         runs_of[process.job, env["PYCRON_ERA"], env["PYCRON_DUE"]].add(key.run_id)
+        early = datetime.fromisoformat(env["PYCRON_DUE"]) - process.started_at
+        if not world.may_step_clock:
+            assert early < timedelta(milliseconds=1), f"P4: {key} was started {early} before it was due"
         run = world.ledger.run(key.run_id)
         assert run is not None, f"P1: a process of run {key.run_id} has no row"
         assert len(run.attempts) >= key.number, f"P2: attempt {key} was not recorded first"
