@@ -229,6 +229,7 @@ def test_a_little_back(daemon: Daemon, clock: WallClock) -> None:
     assert log.wait("run started", job="cron", since=since)["due"] > last["due"]
     # It waited for that, while the interval did not.
     assert len(log.all("run started", job="beat", since=since)) >= 2
+    assert log.all("occurrence has its run already") == []
     daemon.stop()
     dues = [stamp.due for stamp in daemon.stamps("cron")]
     assert dues == sorted(set(dues))
