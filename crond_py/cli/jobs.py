@@ -22,7 +22,7 @@ from crond_py.errors import DaemonNotRunningError, LedgerError
 from crond_py.model import Cursor, Run
 from crond_py.places import Places
 from crond_py.policy import next_unaccounted
-from crond_py.timetable import schedule_of
+from crond_py.timetable import first_baseline, schedule_of
 
 EXAMPLES = ("pycron list", "pycron list --json | jq -r '.[] | select(.enabled) | .job'")
 
@@ -99,7 +99,7 @@ def _next_due(job: Job, cursor: Cursor | None, now: datetime) -> datetime | None
     """Return what comes next from now on; what was missed meanwhile is for the daemon to settle."""
     if cursor is None or cursor.fingerprint != fingerprint(job):
         schedule = schedule_of(job, now)
-        return schedule.next_after(now) if schedule else None
+        return schedule.next_after(first_baseline(job, now)) if schedule else None
     schedule = schedule_of(job, cursor.anchor or now)
     if schedule is None:
         return None

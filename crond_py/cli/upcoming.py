@@ -1,7 +1,7 @@
 """``pycron next``: when jobs, or expressions, are due next, and what clock changes do to them.
 
-It needs no daemon. The ledger is opened only for jobs that have an interval, because it knows what
-they count from.
+It needs no daemon. The ledger is opened only for jobs that have an interval of elapsed time,
+because it knows what they count from.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,15 +23,22 @@ from crond_py.cli.times import local_text, parse_instant, relative_text, system_
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.crontab import fingerprint, load_crontab
-from crond_py.crontab.model import EveryTrigger, Job, StartupTrigger
+from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.errors import LedgerError, UsageError
-from crond_py.model import Cursor, EveryMode
+from crond_py.model import Cursor
 from crond_py.places import Places
 from crond_py.policy import Occurrences
-from crond_py.schedule import CronSchedule, parse_schedule, system_timezone
+from crond_py.schedule import (
+    Explaining,
+    Shifted,
+    format_duration,
+    parse_schedule,
+    system_timezone,
+)
 from crond_py.schedule.expression import has_hash
-from crond_py.timetable import schedule_of
+from crond_py.timetable import first_baseline, goes_by_the_clock, is_fixed_delay, schedule_of
 
+_SECOND: Final = timedelta(seconds=1)
 _USUAL_NUMBER: Final = 10
 _MOST: Final = 10_000
 """How many are shown up to ``--until`` where nobody says how many."""
@@ -39,12 +46,17 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Something that is due now and then. ``note`` is said of each of its due instants."""
+    """Something that is due now and then, shown from ``after`` on.
+
+    ``note`` is said of each of its due instants, which are later by ``jitter``.
+    """
 
     name: str
     schedule: Occurrences
     timezone: str
+    after: datetime
     note: str = ""
+    jitter: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,8 @@ def command(
     now = SystemClock().now()
     window = _window(start, until, number, timezone, now)
     if expr:
-        sources = [_of_expression(text, timezone or system_timezone()) for text in expr]
+        zone = timezone or system_timezone()
+        sources = [_of_expression(text, zone, window.start) for text in expr]
     else:
         sources = _of_crontab(places_of(crontab, state_dir), jobs or [], window.start)
     found = list(_merged(sources, window))
@@ -162,9 +175,9 @@ def _window(
 # --- what is due --------------------------------------------------------------------------------
 
 
-def _of_expression(text: str, timezone: str) -> _Source:
+def _of_expression(text: str, timezone: str, start: datetime) -> _Source:
     note = "H is another number for each job" if has_hash(text) else ""
-    return _Source(text, parse_schedule(text, timezone), timezone, note)
+    return _Source(text, parse_schedule(text, timezone), timezone, start, note)
 
 
 def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_Source]:
@@ -176,8 +189,8 @@ def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_
     chosen = [loaded.jobs[name] for name in dict.fromkeys(names)] or [
         job for job in loaded.jobs.values() if job.enabled
     ]
-    has_interval = any(isinstance(job.trigger, EveryTrigger) for job in chosen)
-    cursors = _read_cursors(places) if has_interval else {}
+    needs_anchor = not all(map(goes_by_the_clock, chosen))
+    cursors = _read_cursors(places) if needs_anchor else {}
     sources = []
     for job in chosen:
         if isinstance(job.trigger, StartupTrigger):
@@ -189,20 +202,22 @@ def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_
 
 
 def _of_job(job: Job, cursor: Cursor | None, start: datetime) -> _Source | None:
-    anchor, note = start, ""
-    if isinstance(job.trigger, EveryTrigger):
+    anchor, after, note = start, start, ""
+    if not goes_by_the_clock(job):
         if cursor is not None and cursor.anchor and cursor.fingerprint == fingerprint(job):
             anchor = cursor.anchor
         else:
+            after = first_baseline(job, start)
             note = "as if it began now: it has not run yet"
-        if job.trigger.mode is EveryMode.FIXED_DELAY:
-            note = "if its runs took no time: it counts from the end of each"
+    if is_fixed_delay(job):
+        note = "if its runs took no time: it counts from the end of each"
     if not job.enabled:
         note = "the job is disabled"
     schedule = schedule_of(job, anchor)
     if schedule is None:
         return None
-    return _Source(job.name, schedule, job.timezone or system_timezone(), note)
+    jitter = schedule.by if isinstance(schedule, Shifted) else None
+    return _Source(job.name, schedule, job.timezone or system_timezone(), after, note, jitter)
 
 
 def _read_cursors(places: Places) -> dict[str, Cursor]:
@@ -224,7 +239,7 @@ def _merged(sources: Sequence[_Source], window: _Window) -> Iterator[_Due]:
             heapq.heappush(heap, (due, index, after))
 
     for index in range(len(sources)):
-        push(index, window.start)
+        push(index, sources[index].after)
     shown = 0
     while heap:
         if shown == window.number != 0:
@@ -238,19 +253,25 @@ def _merged(sources: Sequence[_Source], window: _Window) -> Iterator[_Due]:
 
 
 def _described(source: _Source, due: datetime, before: datetime) -> _Due:
-    schedule, note = source.schedule, source.note
-    if not isinstance(schedule, CronSchedule):
-        return _Due(source, due, note)
-    moved = schedule.explain(due)
-    return _Due(
-        source,
-        due,
-        f"{note}; {moved}" if note and moved else note or moved,
-        _dropped(source, schedule, before, due),
-    )
+    schedule, jitter = source.schedule, _jitter_text(source.jitter)
+    if not isinstance(schedule, Explaining):
+        return _Due(source, due, _joined(source.note, jitter))
+    note = _joined(source.note, jitter, schedule.explain(due))
+    return _Due(source, due, note, _dropped(source, schedule, before, due))
 
 
-def _dropped(source: _Source, schedule: CronSchedule, start: datetime, end: datetime) -> list[str]:
+def _jitter_text(jitter: timedelta | None) -> str:
+    """Say how much later something is; as due instants are, it is shown in whole seconds."""
+    if jitter is None:
+        return ""
+    return f"jitter +{format_duration(jitter - jitter % _SECOND if jitter > _SECOND else jitter)}"
+
+
+def _joined(*remarks: str) -> str:
+    return "; ".join(filter(None, remarks))
+
+
+def _dropped(source: _Source, schedule: Explaining, start: datetime, end: datetime) -> list[str]:
     """Say what changes of the clocks left out in (start, end], each with its day."""
     zone = zone_of(source.timezone)
     return [f"on {at.astimezone(zone).date()} {text}" for at, text in schedule.dropped(start, end)]
@@ -264,7 +285,7 @@ def _dropped_after(
         return
     last = {id(item.source): item.due for item in found}
     for source in sources:
-        if isinstance(source.schedule, CronSchedule):
+        if isinstance(source.schedule, Explaining):
             begin = last.get(id(source), window.start)
             for text in _dropped(source, source.schedule, begin, window.end):
                 yield f"{source.name}: {text}"
@@ -290,7 +311,7 @@ def _table(found: Sequence[_Due], timezone: str | None, now: datetime | None) ->
             *([relative_text(item.due, now).removeprefix("in ")] if now else []),
             zone,
             item.source.name,
-            "; ".join(filter(None, [item.note, *item.dropped])),
+            _joined(item.note, *item.dropped),
         )
     return table
 
@@ -303,5 +324,6 @@ def _record(item: _Due, timezone: str | None) -> dict[str, Any]:
         "local": item.due.astimezone(zone_of(zone)).isoformat(),
         "timezone": zone,
         "note": item.note or None,
+        "jitter": item.source.jitter.total_seconds() if item.source.jitter is not None else None,
         "dropped": item.dropped,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from crond_py.crontab import fingerprint, load_crontab
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cursor
 from crond_py.ports import SetCursor
+from crond_py.schedule import format_duration, spread
 from tests.cli.program import environment, on_terminal, pycron, without_colour
 
 CRONTAB = """\
@@ -117,6 +119,7 @@ def test_a_record_has_everything(env: dict[str, str]) -> None:
             "local": "2026-03-28T02:30:00+01:00",
             "timezone": "Europe/Berlin",
             "note": None,
+            "jitter": None,
             "dropped": [],
         },
         {
@@ -125,6 +128,7 @@ def test_a_record_has_everything(env: dict[str, str]) -> None:
             "local": "2026-03-29T03:00:00+02:00",
             "timezone": "Europe/Berlin",
             "note": MOVED,
+            "jitter": None,
             "dropped": [],
         },
     ]
@@ -232,6 +236,78 @@ def test_an_interval_counts_from_where_the_ledger_says(env: dict[str, str], tmp_
     found = asked("poll", "--from", "2026-01-01T07:00:00Z", "-n", "2", env=env)
     assert [item["due"] for item in found] == ["2026-01-01T12:17:00Z", "2026-01-01T18:17:00Z"]
     assert found[0]["note"] is None
+
+
+SPREAD = """\
+timezone = "Europe/Berlin"
+[defaults]
+jitter = "10m"
+[jobs.backup]
+schedule = "30 2 * * *"
+command = "true"
+[jobs.quarters]
+every = "15m"
+align = "hour"
+command = "true"
+jitter = "0s"
+[jobs.at-once]
+every = "6h"
+offset = "0s"
+command = "true"
+jitter = "0s"
+[jobs.daily]
+every = "1d"
+align = "day"
+offset = "2h30m"
+command = "true"
+jitter = "800ms"
+"""
+
+
+@pytest.fixture
+def spread_env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose crontab has jitter, grids and offsets."""
+    (tmp_path / "crontab.toml").write_text(SPREAD)
+    return environment(tmp_path)
+
+
+def test_jitter_is_shown_as_such(spread_env: dict[str, str]) -> None:
+    """P1: the instant is the one that counts, and how much of it is jitter stands with it."""
+    by = spread(timedelta(minutes=10), os.uname().nodename, "backup")
+    whole = format_duration(by - timedelta(microseconds=by.microseconds))
+    before, moved = asked("backup", "--from", "2026-03-27T12:00:00Z", "-n", "2", env=spread_env)
+    assert datetime.fromisoformat(before["due"]) == datetime(2026, 3, 28, 1, 30, tzinfo=UTC) + by
+    assert (before["note"], before["jitter"]) == (f"jitter +{whole}", by.total_seconds())
+    assert datetime.fromisoformat(moved["due"]) == datetime(2026, 3, 29, 1, 0, tzinfo=UTC) + by
+    assert (moved["note"], moved["jitter"]) == (f"jitter +{whole}; {MOVED}", by.total_seconds())
+    (fold,) = asked("backup", "--from", "2026-10-25T01:00:00Z", "-n", "1", env=spread_env)
+    assert datetime.fromisoformat(fold["due"]) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC) + by
+
+
+def test_an_aligned_interval_needs_no_ledger(spread_env: dict[str, str]) -> None:
+    """Nothing that has happened moves it: there is no "as if"."""
+    found = asked("quarters", "--from", "2026-01-05T10:03:20Z", "-n", "2", env=spread_env)
+    assert [(item["due"], item["note"], item["jitter"]) for item in found] == [
+        ("2026-01-05T10:15:00Z", None, None),
+        ("2026-01-05T10:30:00Z", None, None),
+    ]
+
+
+def test_an_aligned_day_says_what_the_clocks_left_out(spread_env: dict[str, str]) -> None:
+    """A day on which its time does not come is told, with the reason; jitter does not hide it."""
+    by = spread(timedelta(milliseconds=800), os.uname().nodename, "daily")
+    (item,) = asked("daily", "--from", "2026-03-28T12:00:00Z", "-n", "1", env=spread_env)
+    assert datetime.fromisoformat(item["due"]) == datetime(2026, 3, 30, 0, 30, tzinfo=UTC) + by
+    assert item["note"] == f"jitter +{format_duration(by)}"
+    (text,) = item["dropped"]
+    assert text.startswith("on 2026-03-29 02:30 did not come")
+
+
+def test_what_runs_at_once_is_shown_from_the_start(spread_env: dict[str, str]) -> None:
+    """An interval that begins when it is first seen would be due now, were it seen now."""
+    found = asked("at-once", "--from", "2026-01-05T10:03:20Z", "-n", "2", env=spread_env)
+    assert [item["due"] for item in found] == ["2026-01-05T10:03:20Z", "2026-01-05T16:03:20Z"]
+    assert found[0]["note"] == "as if it began now: it has not run yet"
 
 
 def test_a_ledger_that_cannot_be_read_is_a_warning(env: dict[str, str], tmp_path: Path) -> None:
