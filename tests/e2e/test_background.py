@@ -77,7 +77,9 @@ def test_a_second_one_is_refused_and_hurts_nothing(background: Daemon) -> None:
     assert background.status()["pid"] == int(pid)
 
 
-@pytest.mark.parametrize("content", [f"{os.getpid()}\n", "1\n", "abc", ""])
+@pytest.mark.parametrize(
+    "content", [f"{os.getpid()}\n", "1\n", "abc", ""], ids=["alive", "init", "junk", "empty"]
+)
 @pytest.mark.parametrize("name", ["pid", "state/pycron.lock"])
 def test_what_a_crash_left_behind_stops_nobody(background: Daemon, name: str, content: str) -> None:
     """P2: only the lock counts. A file that names a living process, or junk, is no daemon."""
