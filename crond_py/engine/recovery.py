@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.stopping import Stopper
-from crond_py.model import Cursor, Run, State
+from crond_py.model import Attempt, Cursor, Run, State
 from crond_py.policy import Recovery, decide_recovery
 from crond_py.ports import AttemptKey, Survivor
 
@@ -81,8 +82,18 @@ class Recoverer:
             return False
         if not self._parts.processes.adopt(AttemptKey(active.run.id, attempt.number), survivor):
             return False
-        active.attempt = replace(attempt, pid=survivor.pid, start_ticks=survivor.start_ticks)
+        active.attempt = replace(
+            attempt,
+            pid=survivor.pid,
+            start_ticks=survivor.start_ticks,
+            started_at=attempt.started_at or self._started_at(attempt, survivor),
+        )
         return True
+
+    def _started_at(self, attempt: Attempt, survivor: Survivor) -> datetime:
+        """Return when a process began whose start the ledger missed, as well as can be told."""
+        timekeeper = self._parts.timekeeper
+        return max(attempt.begun_at, timekeeper.now() - timekeeper.age(survivor.start_ticks))
 
     def _leftover_state(self, job: Job, run: Run) -> JobState:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled."""

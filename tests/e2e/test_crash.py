@@ -62,6 +62,31 @@ def test_survivor_is_adopted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     assert len(runs) == len(set(runs)), "each run was started once"
 
 
+def test_survivor_whose_start_was_not_recorded(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """Killed before it could note the process, the daemon finds it all the same (P2, P5).
+
+    It is found by what it carries in its environment; when it began is told by the kernel.
+    """
+    log = daemon.start(LONG)
+    run = log.wait("run started", job="long")["run"]
+    bell.wait()
+    daemon.kill()
+    _change_attempt(daemon.ledger, run, "pid = NULL, start_ticks = NULL, started_at = NULL")
+    log = daemon.start()
+    log.wait("run of an earlier pycron: adopt")
+    log.wait("run skipped", job="long")
+    gate.open()
+    second = log.wait("run started", job="long")["run"]
+    gate.open()
+    log.wait("run succeeded", run=second)
+    (row,) = [row for row in daemon.history() if row["run"] == run]
+    keys = ("claimed_at", "started_at", "finished_at")
+    instants = [datetime.fromisoformat(row[key]) for key in keys]
+    assert instants == sorted(instants)
+    (stamp,) = [stamp for stamp in daemon.stamps("long", "begin") if stamp.run.endswith(f"-{run}")]
+    assert datetime.fromisoformat(row["started_at"]) <= stamp.at
+
+
 def test_survivor_is_timed_out(daemon: Daemon, bell: Bell) -> None:
     """The timeout of a job that outlives its daemon still holds (P6, P5)."""
     mark = f"{daemon.directory}/nothing"
@@ -80,7 +105,7 @@ def test_survivor_is_timed_out(daemon: Daemon, bell: Bell) -> None:
     assert processes_with(mark) == []
     daemon.stop()
     (row,) = daemon.history()
-    took = datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["claimed_at"])
+    took = datetime.fromisoformat(row["finished_at"]) - datetime.fromisoformat(row["started_at"])
     # Not earlier than it should; how long a process has run is told in clock ticks.
     assert took > timedelta(seconds=4.9)
 
@@ -118,7 +143,7 @@ def test_daemon_and_job_are_killed(
     daemon.kill()
     kill_session(pid)
     if reused_pid:
-        _set_pid(daemon.ledger, run, os.getpid())
+        _change_attempt(daemon.ledger, run, f"pid = {os.getpid()}")
     log = daemon.start()
     lost = log.wait("run lost", run=run)
     assert lost["reason"].startswith("pycron ended while it ran")
@@ -196,8 +221,8 @@ def test_stale_lock_file(daemon: Daemon, content: str) -> None:
     daemon.start()
 
 
-def _set_pid(ledger: Path, run: int, pid: int) -> None:
-    """Write into the ledger that a run's process has another pid."""
+def _change_attempt(ledger: Path, run: int, values: str) -> None:
+    """Write something else into the ledger about the only attempt of a run."""
     with closing(sqlite3.connect(ledger)) as connection, connection:
-        changed = connection.execute("UPDATE attempts SET pid = ? WHERE run_id = ?", (pid, run))
+        changed = connection.execute(f"UPDATE attempts SET {values} WHERE run_id = ?", (run,))
         assert changed.rowcount == 1
