@@ -54,6 +54,7 @@ run: $(VENV)/.stamp-run
 	@echo
 	@echo "    cd $(CURDIR)"
 	@echo "    export PYCRON_STATE_DIR=$(CURDIR)/$(STATE)"
+	@echo "    export PYCRON_CRONTAB=$(CURDIR)/examples/quickstart.toml"
 	@echo "    $(BIN)/pycron history"
 	@echo "    $(BIN)/pycron logs slow"
 	@echo "    $(BIN)/pycron status"

@@ -22,7 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -124,6 +124,7 @@ class Service:
         self._janitor = ThreadPoolExecutor(1, thread_name_prefix="pycron-janitor")
         self._reload_lock = threading.Lock()
         self._stopped_ns = 0
+        self._refusal = ""
 
     # --- the daemon's life ----------------------------------------------------------------
 
@@ -241,6 +242,11 @@ class Service:
         """The files that the crontab in force was read from."""
         return self._crontab.files
 
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What lasts and is not as it should be, around the engine."""
+        return (self._refusal,) if self._refusal else ()
+
     def reload(self) -> Reloaded:
         """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
         with self._reload_lock:
@@ -251,6 +257,10 @@ class Service:
                 changes = diff_crontabs(self._crontab, new)
                 self._engine.reload(new)
                 self._crontab = new
+                self._refusal = ""
+            except PycronError as error:
+                self._tell_refusal(error)
+                raise
             finally:
                 self._notifier.ready(self._summary())
         reloaded = Reloaded(
@@ -272,15 +282,19 @@ class Service:
         )
         return reloaded
 
+    def _tell_refusal(self, error: PycronError) -> None:
+        """Say why the crontab in force is still the old one, in the log and in the status."""
+        faults = error.faults if isinstance(error, CrontabError) else (error,)
+        for fault in faults:
+            log.error("%s", fault, extra=_no_fields())
+        log.error("the crontab was not reloaded; the jobs stay as they are", extra=_no_fields())
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        when = self._clock.now().isoformat(timespec="seconds")
+        self._refusal = f"the crontab was refused at {when}, the old one holds: {faults[0]}{more}"
+
     def _reload_on_signal(self) -> None:
-        try:
+        with suppress(PycronError):  # it has been told
             self.reload()
-        except CrontabError as error:
-            for fault in error.faults:
-                log.error("%s", fault, extra=_no_fields())
-            log.error("the crontab was not reloaded; the jobs stay as they are", extra=_no_fields())
-        except PycronError as error:
-            log.error("the crontab was not reloaded: %s", error, extra=_no_fields())
 
     # --- signals, clock, watchdog ---------------------------------------------------------
 
@@ -343,8 +357,8 @@ def main(arguments: Sequence[str]) -> int:
     except PycronError as error:
         text = "\n".join(f"pycron: {line}" for line in str(error).splitlines())
         if readiness is not None:
-            readiness.failed(text, error.exit_code)
-        if sys.stderr is not None:
+            readiness.failed(text, error.exit_code)  # standard error is the log by now
+        elif sys.stderr is not None:
             sys.stderr.write(f"{text}\n")
         return error.exit_code
     return 0

@@ -84,6 +84,10 @@ def command(
     for number in chosen:
         if len(chosen) > 1:
             say.out(f"--- run {run.id} of {run.job}, attempt {number} ---")
+        found = run.attempts[number - 1] if number <= len(run.attempts) else None
+        if found is not None and found.outcome is not None and found.started_at is None:
+            say.note(f"attempt {number} of run {run.id} has printed nothing: {found.reason}")
+            continue
         _show(output_path(places.state_dir, run.job, run.id, number), tail, is_raw=raw)
 
 

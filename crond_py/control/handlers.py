@@ -77,6 +77,11 @@ class ServicePort(Protocol):
         """The files that the crontab in force was read from."""
         ...
 
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What lasts and is not as it should be, around the engine."""
+        ...
+
     def reload(self) -> Reloaded:
         """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
         ...
@@ -144,7 +149,7 @@ class Handlers:
             enabled_jobs=sum(job.job.enabled for job in status.jobs),
             active=tuple(sorted(active, key=lambda run: (run.claimed_at, run.id))),
             pools=status.pools,
-            troubles=status.troubles,
+            troubles=(*status.troubles, *self._service.troubles),
             next_due=first.next_due if first else None,
             next_job=first.job.name if first else "",
         )

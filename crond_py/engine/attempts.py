@@ -195,12 +195,12 @@ class Attempts:
         exit_: Exit | None,
         now: datetime,
     ) -> None:
-        """Enter how an attempt ended."""
+        """Enter how an attempt ended; when, nobody knows of one that was lost."""
         if active.attempt is None:
             return
         active.attempt = replace(
             active.attempt,
-            finished_at=now,
+            finished_at=None if outcome is Outcome.LOST and exit_ is None else now,
             exit=exit_,
             outcome=outcome,
             reason=reason or active.attempt.reason,

@@ -104,6 +104,11 @@ class FakeService:
     stopped: list[bool] = field(default_factory=list)
 
     @property
+    def troubles(self) -> Sequence[str]:
+        """One trouble of the service's own."""
+        return ("the crontab was refused",)
+
+    @property
     def crontab_files(self) -> Sequence[Path]:
         """Name one file."""
         return (Path("/etc/pycron/crontab.toml"),)

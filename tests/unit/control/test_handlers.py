@@ -61,7 +61,7 @@ def test_status_sums_up(handle: Handlers) -> None:
     assert isinstance(status, protocol.DaemonStatus)
     assert (status.pid, status.jobs, status.enabled_jobs) == (os.getpid(), 2, 1)
     assert status.active == (RUNNING,)
-    assert status.troubles == ("the disk is full",)
+    assert status.troubles == ("the disk is full", "the crontab was refused")
     assert (status.next_job, status.next_due) == ("backup", NOON + timedelta(hours=23))
     assert status.crontab == ("/etc/pycron/crontab.toml",)
 
