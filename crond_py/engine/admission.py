@@ -103,6 +103,7 @@ class Admitter:
         """Go on with a run that an earlier daemon left; ``active.run`` is as the ledger has it."""
         now = self._parts.timekeeper.now()
         self._register.runs[active.run.id] = active
+        self._note_output(active)
         match recovery:
             case Recovery.ADOPT:
                 self._resume_process(state, active)
@@ -125,6 +126,15 @@ class Admitter:
             case Recovery.REMOVED:
                 reason = "the job was removed from the crontab"
                 self._attempts.finish(active, Outcome.CANCELLED, reason)
+
+    def _note_output(self, active: ActiveRun) -> None:
+        """Name the output of an attempt whose start was not entered; there may be one."""
+        attempt = active.attempt
+        if attempt is None or attempt.output:
+            return
+        output = self._parts.specify(active.job, active.run, attempt.number).output
+        if output is not None:
+            active.attempt = replace(attempt, output=str(output))
 
     def _resume_process(self, state: JobState, active: ActiveRun) -> None:
         active.stage = Stage.RUNNING

@@ -26,7 +26,7 @@ def check_always(world: World) -> None:
         runs_of[process.job, env["PYCRON_ERA"], env["PYCRON_DUE"]].add(key.run_id)
         early = datetime.fromisoformat(env["PYCRON_DUE"]) - process.started_at
         if not world.may_step_clock:
-            assert early < timedelta(milliseconds=1), f"P4: {key} was started {early} before it was due"
+            assert early < timedelta(milliseconds=1), f"P4: {key} was started {early} too early"
         run = world.ledger.run(key.run_id)
         assert run is not None, f"P1: a process of run {key.run_id} has no row"
         assert len(run.attempts) >= key.number, f"P2: attempt {key} was not recorded first"
