@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime, timedelta
 
+from crond_py import timetable
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job
-from crond_py.model import Cause, Cursor, EveryMode, OnCrash, Outcome, Overlap, Run, State
+from crond_py.model import Align, Cause, Cursor, EveryMode, OnCrash, Outcome, Overlap, Run, State
 from crond_py.ports import RunQuery
-from crond_py.schedule import Interval, OneOff, Schedule, parse_schedule
+from crond_py.schedule import Interval, OneOff, Schedule, Shifted, parse_schedule
 from tests.simulation.fakes import FakeProcess
-from tests.simulation.world import World
+from tests.simulation.world import HOST, SECOND, World
 
 LATE = timedelta(seconds=1)
 
@@ -100,16 +101,40 @@ def _check_row(world: World, run: Run) -> None:
 
 
 def schedule_of(job: Job, cursor: Cursor) -> Schedule | None:
-    """Return when the job is due, made anew from its definition."""
+    """Return when the job is due, made anew from its definition.
+
+    Only how much later its jitter makes it is asked of the package; see its own tests for that.
+    """
+    schedule = _plain_schedule(job, cursor)
+    if schedule is None or job.jitter is None:
+        return schedule
+    made = timetable.schedule_of(job, cursor.anchor or cursor.baseline, HOST)
+    assert isinstance(made, Shifted), f"{job.name} has jitter, and its schedule is {made}"
+    assert timedelta(0) <= made.by < job.jitter, f"{job.name} is {made.by} later"
+    return Shifted(schedule, made.by)
+
+
+def _plain_schedule(job: Job, cursor: Cursor) -> Schedule | None:
     match job.trigger:
         case CronTrigger(expressions):
             return parse_schedule(expressions, job.timezone or "UTC", hash_key=job.name)
         case AtTrigger(instant):
             return OneOff(instant)
-        case EveryTrigger(period, EveryMode.FIXED_RATE) if cursor.anchor is not None:
-            return Interval(cursor.anchor, period)
+        case EveryTrigger(period, align=Align(), offset=offset):
+            return parse_schedule(_as_cron(period, offset or 0 * SECOND), job.timezone or "UTC")
+        case EveryTrigger(period, EveryMode.FIXED_RATE, offset=offset) if cursor.anchor is not None:
+            first = cursor.anchor + (period if offset is None else offset)
+            return Interval(first - period, period)
         case _:
             return None
+
+
+def _as_cron(period: timedelta, offset: timedelta) -> list[str]:
+    """Return expressions with a star that mean an interval aligned to the wall clock."""
+    step, first = period // SECOND, offset // SECOND
+    if step > 3600:
+        return [f"{first % 60} {first // 60} */{step // 3600} * * *"]
+    return [f"{time % 60} {time // 60} * * * *" for time in range(first, 3600, step)]
 
 
 def _check_accounts(world: World, job: Job, cursor: Cursor, rows: list[Run]) -> None:
@@ -128,5 +153,6 @@ def _check_accounts(world: World, job: Job, cursor: Cursor, rows: list[Run]) -> 
     mine = [r for r in rows if r.cause in planned and r.due > cursor.baseline]
     accounted = sum(run.count for run in mine)
     due = schedule.count(cursor.baseline, cursor.accounted_until)
-    if not isinstance(job.trigger, EveryTrigger) or not world.may_step_clock:
+    is_elapsed = isinstance(job.trigger, EveryTrigger) and job.trigger.align is None
+    if not is_elapsed or not world.may_step_clock:
         assert accounted == due, f"P1: {job.name} was due {due} times, {accounted} have a row"

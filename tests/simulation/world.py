@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 
+from crond_py.crontab.intervals import can_jitter
 from crond_py.crontab.model import (
     AtTrigger,
     Crontab,
@@ -31,13 +32,14 @@ from crond_py.engine.timekeeper import Timekeeper
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import EveryMode, Exit, Missed, OnCrash, Overlap, Retry, Run
+from crond_py.model import Align, EveryMode, Exit, Missed, OnCrash, Overlap, Retry, Run
 from crond_py.ports import AttemptKey, ProcessSpec
 from tests.simulation.fakes import Behaviour, Crash, FakeProcesses, FakeTimers, Machine
 from tests.support.clock import FakeClock
 
 BEGIN = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+HOST = "alpha"
 
 
 def spec_of(identity: str, job: Job, run: Run, attempt: int) -> ProcessSpec:
@@ -104,15 +106,18 @@ class World:
             fails_to_start=pick((0.0, 0.0, 0.1)),
         )
         self.tell(
-            f"{name}: {job.trigger} overlap={job.overlap} missed={job.missed}"
+            f"{name}: {job.trigger} jitter={job.jitter} overlap={job.overlap} missed={job.missed}"
             f" retry={job.retry.attempts} timeout={job.timeout} on_crash={job.on_crash}"
         )
 
     def _random_job(self, name: str) -> Job:
         pick = self.random.choice
+        trigger = self._random_trigger()
+        jitter = pick((None, None, None, 4 * SECOND, 3600 * SECOND))
         return Job(
             name,
-            self._random_trigger(),
+            trigger,
+            jitter=jitter if can_jitter(trigger) else None,
             command="job",
             timezone=pick(("UTC", "Europe/Berlin", "America/New_York")),
             overlap=pick(tuple(Overlap)),
@@ -140,6 +145,10 @@ class World:
                 CronTrigger((pick(("* * * * *", "*/10 * * * * *", "*/2 * * * *")),)),
                 CronTrigger(("0,30 * * * * *", "*/15 * * * * *")),
                 EveryTrigger(pick((5 * SECOND, 17 * SECOND))),
+                EveryTrigger(pick((5 * SECOND, 17 * SECOND)), offset=pick((0, 3)) * SECOND),
+                EveryTrigger(15 * SECOND, align=Align.MINUTE, offset=pick((None, 4 * SECOND))),
+                EveryTrigger(pick((90, 720)) * SECOND, align=Align.HOUR),
+                EveryTrigger(2 * 3600 * SECOND, align=Align.DAY, offset=pick((None, 67 * SECOND))),
                 EveryTrigger(9 * SECOND, EveryMode.FIXED_DELAY),
                 AtTrigger(BEGIN + pick((-30, 20, 100, 600)) * SECOND),
                 StartupTrigger(per_boot=pick((True, False))),
@@ -182,6 +191,7 @@ class World:
             boot_id=f"boot{self.boots}",
             random=self.random,
             remove_outputs=lambda _outputs: None,
+            host=HOST,
         )
         core = Core(parts, self.ledger)
         self.tell("daemon starts")
