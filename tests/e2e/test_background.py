@@ -78,7 +78,7 @@ def test_a_second_one_is_refused_and_hurts_nothing(background: Daemon) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [f"{os.getpid()}\n", "1\n", "abc", ""], ids=["alive", "init", "junk", "empty"]
+    "content", ["ALIVE\n", "1\n", "abc", ""], ids=["alive", "init", "junk", "empty"]
 )
 @pytest.mark.parametrize("name", ["pid", "state/pycron.lock"])
 def test_what_a_crash_left_behind_stops_nobody(background: Daemon, name: str, content: str) -> None:
@@ -86,7 +86,7 @@ def test_what_a_crash_left_behind_stops_nobody(background: Daemon, name: str, co
     background.write(NEVER)
     file = background.directory / name
     file.parent.mkdir(exist_ok=True)
-    file.write_text(content)
+    file.write_text(content.replace("ALIVE", str(os.getpid())))
     background.cli("run", "--daemonize", "--pid-file", "pid")
     assert background.status()["pid"] == int((background.directory / "pid").read_text())
 
