@@ -12,9 +12,8 @@ from crond_py.engine.recovery import Recoverer
 from crond_py.model import Align, Cause, Missed, Outcome, Run
 from crond_py.ports import RunQuery
 from crond_py.schedule import spread
-from crond_py.timetable import host_name
 from tests.simulation.fakes import Behaviour
-from tests.simulation.world import BEGIN, World
+from tests.simulation.world import BEGIN, HOST, World
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -210,7 +209,7 @@ def test_jitter_is_part_of_the_due_instant(trigger: Trigger) -> None:
     """B65: what is recorded and told to the process is when it is to run, so it is not late."""
     world = world_of(trigger, jitter=10 * MINUTE)
     world.pass_time(45 * MINUTE)
-    by = spread(10 * MINUTE, host_name(), "a")
+    by = spread(10 * MINUTE, HOST, "a")
     expected = [number * 15 * MINUTE + by for number in range(4)]
     expected = [due for due in expected if ODD < due <= ODD + 45 * MINUTE]
     assert dues(world) == starts(world) == expected
@@ -224,7 +223,7 @@ def test_jitter_is_the_same_after_a_restart() -> None:
     for _ in range(30):
         world.pass_time(2 * MINUTE)
         restart(world, 10 * SECOND)
-    by = spread(15 * MINUTE, host_name(), "a")
+    by = spread(15 * MINUTE, HOST, "a")
     expected = [number * 15 * MINUTE + by for number in range(6)]
     assert dues(world) == [due for due in expected if ODD < due <= ODD + 65 * MINUTE]
 
@@ -233,4 +232,4 @@ def test_jitter_and_an_offset_of_nothing() -> None:
     """The first run, too, is later by the job's own amount."""
     world = world_of(AT_ONCE, jitter=MINUTE)
     world.pass_time(2 * MINUTE)
-    assert dues(world) == starts(world) == [ODD + spread(MINUTE, host_name(), "a")]
+    assert dues(world) == starts(world) == [ODD + spread(MINUTE, HOST, "a")]
