@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import typer
@@ -13,9 +13,10 @@ from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
-from crond_py.crontab.model import AtTrigger
+from crond_py.crontab.model import AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
 from crond_py.errors import CrontabError, UsageError
+from crond_py.model import Missed
 
 EXAMPLES = ("pycron check", "pycron check ./crontab.toml")
 
@@ -68,7 +69,15 @@ def _open_files(crontab: CrontabModel) -> list[str]:
 
 def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:
     return [
-        f"{job.source}: the time of job {job.name} is past; it will not come again"
+        f"{job.source}: the time of job {job.name} is past; {_fate(job, now - job.trigger.instant)}"
         for job in crontab.jobs.values()
         if isinstance(job.trigger, AtTrigger) and job.trigger.instant <= now
     ]
+
+
+def _fate(job: Job, age: timedelta) -> str:
+    """Say what becomes of a one-off whose time is past, by its missed policy."""
+    is_too_old = job.missed_within is not None and age > job.missed_within
+    if job.missed is Missed.SKIP or is_too_old:
+        return "it is not run"
+    return "unless it has run already, it is run at once"

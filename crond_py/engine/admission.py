@@ -175,7 +175,7 @@ def _blocking(state: JobState) -> str:
         return f"{len(state.queued)} runs wait already"
     first = state.active[0]
     if not first.is_claimed:
-        return "a run of the same instant is about to start"
+        return "an earlier run is about to start"
     begun = first.attempt.begun_at if first.attempt else first.run.claimed_at
     verb = {
         Stage.SLOT: "waits for a slot of its pool",

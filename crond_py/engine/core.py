@@ -23,7 +23,7 @@ from crond_py.engine.retention import Retention
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Cursor, Run
+from crond_py.model import Cause, Cursor, Run, State
 from crond_py.policy import TICK
 from crond_py.ports import Ended, Ledger, Started, StartFailed
 
@@ -326,5 +326,7 @@ class Core:
 
 
 def _seen(active: ActiveRun) -> Run:
-    """Return a run as it stands, with its present attempt."""
+    """Return a run as it stands, with its present attempt; one without its claim waits."""
+    if not active.is_claimed:
+        return replace(active.run, state=State.QUEUED, attempts=())
     return replace(active.run, attempts=(active.attempt,) if active.attempt else ())

@@ -62,6 +62,7 @@ class SqliteLedger(Asking):
         self._connection = connection
         self._identity = identity
         self._is_synchronous: bool | None = None
+        self._file = _identity_of(path)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout: timedelta = BUSY_TIMEOUT, now: datetime) -> Self:
@@ -101,8 +102,15 @@ class SqliteLedger(Asking):
     def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         """Write all or nothing; see ``ports.Ledger``.
 
-        A write about a run that is not there is a LedgerError, as is one that contradicts itself.
+        Raises LedgerError also where the file is no longer in its place: what was written to one
+        that was deleted nobody would find again, and another daemon may have begun a new one.
         """
+        if _identity_of(self._path) != self._file:
+            message = (
+                f"the ledger {self._path} was deleted or replaced while pycron ran; "
+                "stop pycron, put the file back or start afresh"
+            )
+            raise LedgerError(message)
         if not writes:
             return []
         ids: list[int | None] = []
@@ -240,3 +248,12 @@ def _prepare(connection: sqlite3.Connection, path: Path, now: datetime) -> str:
     connection.execute(queries["insert_meta"], (secrets.token_hex(4), to_us(now)))
     (identity,) = connection.execute(queries["identity"]).fetchone()
     return str(identity)
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from every other one, or None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -402,3 +402,17 @@ def _plans(ledger: SqliteLedger, work: Callable[[SqliteLedger], object]) -> list
             rows = ledger._connection.execute(f"EXPLAIN QUERY PLAN {statement}")
             plans += [row[3] for row in rows]
     return plans
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_ledger_that_was_deleted_takes_nothing(
+    path: Path, open_ledger: Open, *, is_replaced: bool
+) -> None:
+    """P1, P2: what is written to a deleted file would be lost, so it is refused."""
+    ledger = open_ledger(path)
+    enter(ledger, claim())
+    path.unlink()
+    if is_replaced:
+        path.touch()
+    with pytest.raises(LedgerError, match="deleted or replaced"):
+        enter(ledger, claim())
