@@ -195,7 +195,8 @@ class Service:
             for fault in remove_outputs(map(Path, outputs)):
                 log.warning("%s", fault, extra=_no_fields())
 
-        self._janitor.submit(remove)
+        with suppress(RuntimeError):  # no thread is to be had: the files stay, the jobs go on
+            self._janitor.submit(remove)
 
     def _stop_dispatcher(self) -> None:
         self._dispatcher.stop()

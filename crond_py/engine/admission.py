@@ -114,8 +114,7 @@ class Admitter:
                 self._requeue(state, active)
             case Recovery.RERUN:
                 self._attempts.close(active, Outcome.LOST, how_lost, None, now)
-                state.active.append(active)
-                self._attempts.start(active)
+                self._requeue(state, active)
             case Recovery.LOST:
                 self._attempts.close(active, Outcome.LOST, how_lost, None, now)
                 self._attempts.finish(active, Outcome.LOST, how_lost)

@@ -108,8 +108,11 @@ class Agenda:
         is_new = fingerprint(job) != state.cursor.fingerprint
         state.job, state.is_removed, state.fault = job, False, ""
         for active in [*state.active, *state.queued]:
-            if active.stage in {Stage.BEHIND, Stage.RETRY}:
+            if active.stage in {Stage.BEHIND, Stage.RETRY, Stage.SLOT}:
+                has_moved = active.stage is Stage.SLOT and active.job.pool != job.pool
                 active.job = job  # what has yet to begin begins as the file says now
+                if has_moved:
+                    self._register.slots(job).wait(active)
         if not job.enabled:
             self.forget(state)
         elif is_new or returns:
@@ -156,23 +159,31 @@ class Agenda:
         mark = fingerprint(job)
         if stored is not None and stored.fingerprint == mark:
             if at_start or isinstance(job.trigger, AtTrigger):
-                return self._after_restart(stored, now)
+                return self._after_restart(job, stored, now)
             if isinstance(job.trigger, StartupTrigger):
                 return stored
         begin = first_baseline(job, now)
         if isinstance(job.trigger, AtTrigger):
             # An instant that is past already is missed, not ignored.
             begin = min(now, job.trigger.instant - TICK)
-        boot_id = "" if at_start or stored is None else stored.boot_id
+        boot_id = stored.boot_id if stored is not None else ""
         era = stored.era if stored is not None else 0
         return Cursor(job.name, mark, era, begin, begin, anchor=now, boot_id=boot_id)
 
-    def _after_restart(self, stored: Cursor, now: datetime) -> Cursor:
-        cursor = rewind(stored, now)
-        if cursor.anchor is not None and cursor.anchor > now:
-            # The clock was set back below what an interval counts from.
-            cursor = replace(cursor, anchor=now, era=stored.era + 1)
-        return cursor
+    def _after_restart(self, job: Job, stored: Cursor, now: datetime) -> Cursor:
+        if goes_by_the_clock(job) or now >= stored.accounted_until:
+            return rewind(stored, now)
+        # Elapsed time knows no reading that it must not repeat: it goes on from now, and counts
+        # from where it did, unless the clock was set back to before that.
+        return replace(
+            stored,
+            era=stored.era + 1,
+            baseline=now,
+            accounted_until=now,
+            anchor=min(stored.anchor or now, now),
+            barrier_from=None,
+            barrier_until=None,
+        )
 
     def _set_schedule(self, state: JobState) -> None:
         with self._guarding(state):

@@ -6,7 +6,8 @@ simulation calls it directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -25,7 +26,7 @@ from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Cursor, Run, State
 from crond_py.policy import TICK
-from crond_py.ports import Ended, Ledger, Started, StartFailed
+from crond_py.ports import Ended, Ledger, Started, StartFailed, Timer
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
@@ -47,6 +48,8 @@ class Core:
         self._retention = Retention(ledger, parts.remove_outputs, now)
         register.on_row = self._row_entered
         self._ledger_trouble = ""
+        self._ledger_retry: Timer | None = None
+        self._is_limit_over = False
         self._on_stopped: list[Callable[[], None]] = []
 
     # --- start, reload, stop --------------------------------------------------------------
@@ -75,10 +78,10 @@ class Core:
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
         states = self._register.states
+        cursors = self._stored_cursors(crontab)  # first: where it fails, nothing has changed
         self._set_pools(crontab)
         for name in [name for name in states if name not in crontab.jobs]:
             self._remove(states[name])
-        cursors = self._stored_cursors(crontab)
         for name, job in crontab.jobs.items():
             state = states.get(name)
             if state is None:
@@ -86,6 +89,8 @@ class Core:
                 self._agenda.begin(state)
             else:
                 self._agenda.replace_job(state, job)
+        for slots in list(self._register.pools.values()):
+            self._attempts.fill(slots)
 
     def _stored_cursors(self, crontab: Crontab) -> dict[str, Cursor]:
         """Only jobs that come anew may have an older cursor; most reloads need not look."""
@@ -96,9 +101,7 @@ class Core:
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
         for name, pool in crontab.pools.items():
-            slots = self._register.pools.setdefault(name, Slots(pool))
-            slots.pool = pool
-            self._attempts.fill(slots)
+            self._register.pools.setdefault(name, Slots(pool)).pool = pool
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
@@ -125,7 +128,8 @@ class Core:
                 )
 
     def end_runs(self, reason: str) -> None:
-        """End every process, as a cancel of its run."""
+        """End every process, as a cancel of its run; from now on a stop waits for nothing else."""
+        self._is_limit_over = True
         for active in list(self._register.runs.values()):
             if active.stage in {Stage.STARTING, Stage.RUNNING}:
                 self._stopper.cancel(active, reason)
@@ -140,18 +144,31 @@ class Core:
 
     def handle(self, batch: Sequence[object]) -> None:
         """Deal with a batch of events, commit what it changed, then act on it."""
-        self._check_clock()
+        with _outliving("clock not looked at"):
+            self._check_clock()
         for event in batch:
-            try:
+            with _outliving("event not handled", event=event):
                 self._handle(event)
-            except Exception:  # noqa: BLE001 - the boundary of one event
-                log.exception("event not handled", extra=fields(event=repr(event)))
         self._flush()
-        self._retention.sweep(self._register.states, self._parts.timekeeper.now())
-        if self._register.is_stopping and self._on_stopped and not self.processes_left:
-            callbacks, self._on_stopped = self._on_stopped, []
-            for callback in callbacks:
-                callback()
+        with _outliving("old runs not deleted"):
+            self._sweep()
+        self._tell_stopped()
+
+    def _sweep(self) -> None:
+        if self._ledger_retry is None:
+            self._retention.sweep(self._register.states, self._parts.timekeeper.now())
+
+    def _tell_stopped(self) -> None:
+        """Call back once nothing runs and all is written, or the time for that is over."""
+        if not self._register.is_stopping or self.processes_left:
+            return
+        if not self._parts.outbox.is_empty:
+            if not self._is_limit_over:
+                return
+            log.error("stopped with the ledger not written", extra=fields())
+        callbacks, self._on_stopped = self._on_stopped, []
+        for callback in callbacks:
+            callback()
 
     def _handle(self, event: object) -> None:
         match event:
@@ -164,7 +181,7 @@ class Core:
             case Ended():
                 self._attempts.ended(event)
             case events.Call(function):
-                self._flush()  # a caller sees only runs that have their id
+                self._flush()  # a caller sees runs that have their id
                 function()
             case events.ClockChanged():
                 pass  # every batch looks at the clock first
@@ -194,7 +211,7 @@ class Core:
                 case events.StopLimitDue():
                     self.end_runs("pycron was stopped and waited no longer")
                 case events.LedgerRetryDue():
-                    pass  # every batch ends with a flush
+                    self._ledger_retry = None  # every batch ends with a flush
                 case _:
                     message = f"not a timer's item: {item!r}"
                     raise TypeError(message)
@@ -207,9 +224,16 @@ class Core:
     def _row_entered(self, job: str) -> None:
         self._retention.note_row(job, self._parts.timekeeper.now())
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_urgent: bool = False) -> None:
+        """Write and act; after a failure not again before its time, unless somebody waits."""
+        if self._ledger_retry is not None:
+            if not is_urgent:
+                return
+            self._parts.timers.cancel(self._ledger_retry)
+            self._ledger_retry = None
         try:
-            self._parts.outbox.flush()
+            with _outliving("effect not carried out", but=LedgerError):
+                self._parts.outbox.flush()
         except LedgerError as error:
             if not self._ledger_trouble:
                 log.error(
@@ -217,7 +241,7 @@ class Core:
                     extra=fields(reason=str(error)),
                 )
             self._ledger_trouble = f"the ledger cannot be written, runs wait: {error}"
-            self._parts.timers.call_at(
+            self._ledger_retry = self._parts.timers.call_at(
                 self._parts.timekeeper.after(LEDGER_RETRY), events.LedgerRetryDue()
             )
         else:
@@ -261,6 +285,9 @@ class Core:
         daemon stands against it.
         """
         state = self._state(name)
+        if state.is_removed:
+            message = f"job {name} is not run: it was removed from the crontab"
+            raise RequestRefusedError(message)
         if self._register.is_stopping:
             message = f"job {name} is not run: pycron is stopping"
             raise RequestRefusedError(message)
@@ -308,7 +335,7 @@ class Core:
             was = active.run.state.value
             is_ending = self._stopper.cancel(active, "cancelled on request")
             cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending))
-        self._flush()
+        self._flush(is_urgent=True)
         return cancelled
 
     def _state(self, name: str) -> JobState:
@@ -323,6 +350,19 @@ class Core:
         if run is None:
             return f"there is no run {run_id}"
         return f"run {run_id} of {run.job} has ended already: {run.outcome}"
+
+
+@contextmanager
+def _outliving(
+    what: str, *, but: type[Exception] | None = None, **values: object
+) -> Iterator[None]:
+    """Log what goes wrong and go on: the boundary of one event. The engine outlives its faults."""
+    try:
+        yield
+    except Exception as error:  # named above
+        if but is not None and isinstance(error, but):
+            raise
+        log.exception(what, extra=fields(**{name: repr(value) for name, value in values.items()}))
 
 
 def _seen(active: ActiveRun) -> Run:

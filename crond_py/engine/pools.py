@@ -8,6 +8,8 @@ from datetime import datetime
 from crond_py.crontab.model import Pool
 from crond_py.engine.records import ActiveRun, Stage
 
+_FEW = 64
+
 
 class Slots:
     """The slots of one pool. Waiting runs go by higher priority, then due, then order of arrival.
@@ -20,16 +22,17 @@ class Slots:
         self.taken = 0
         self._waiting: list[tuple[int, datetime, int, ActiveRun]] = []
         self._arrivals = 0
+        self._tidy_at = _FEW
 
     @property
     def waiting(self) -> int:
         """How many runs wait for a slot."""
-        return sum(run.stage is Stage.SLOT for *_, run in self._waiting)
+        return sum(self._is_waiting(run) for *_, run in self._waiting)
 
     @property
     def has_waiting(self) -> bool:
         """Whether some run waits for a slot; a newcomer must not go before it."""
-        while self._waiting and self._waiting[0][-1].stage is not Stage.SLOT:
+        while self._waiting and not self._is_waiting(self._waiting[0][-1]):
             heapq.heappop(self._waiting)
         return bool(self._waiting)
 
@@ -55,6 +58,15 @@ class Slots:
         self._arrivals += 1
         entry = (-run.job.priority, run.run.due, self._arrivals, run)
         heapq.heappush(self._waiting, entry)
+        if len(self._waiting) > self._tidy_at:
+            # Those that went from the middle are dropped before they are half of the heap.
+            self._waiting = [each for each in self._waiting if self._is_waiting(each[-1])]
+            heapq.heapify(self._waiting)
+            self._tidy_at = max(_FEW, 2 * len(self._waiting))
+
+    def _is_waiting(self, run: ActiveRun) -> bool:
+        """Whether a run still waits, and here: a reload may have moved its job."""
+        return run.stage is Stage.SLOT and run.job.pool == self.pool.name
 
     def next_waiting(self) -> ActiveRun | None:
         """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""

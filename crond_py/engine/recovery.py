@@ -23,6 +23,9 @@ from crond_py.ports import AttemptKey, Survivor
 CUT_SHORT = "pycron ended while it ran, and its process is gone; nobody saw how it ended"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 
+_ORDER = {State.RUNNING: 0, State.WAITING_RETRY: 1, State.QUEUED: 2}
+"""What counts as active comes first, so that what waits finds it there."""
+
 
 class Recoverer:
     """Goes through the open runs once, at the start."""
@@ -37,7 +40,7 @@ class Recoverer:
 
     def recover(self, open_runs: Iterable[Run], identity: str) -> None:
         """Adopt, requeue or close every open run; runs with a process come first."""
-        runs = sorted(open_runs, key=lambda run: (run.state is not State.RUNNING, run.id))
+        runs = sorted(open_runs, key=lambda run: (_ORDER[run.state], run.id))
         if not runs:
             return
         survivors = {
@@ -52,7 +55,7 @@ class Recoverer:
 
     def _recover(self, run: Run, survivor: Survivor | None) -> None:
         state = self._register.states.get(run.job)
-        job_exists = state is not None and state.job.enabled
+        job_exists = state is not None and not state.is_removed
         job = state.job if state is not None else _unknown_job(run.job)
         active = ActiveRun(job, run, Stage.SLOT, run.attempts[-1] if run.attempts else None)
         recovery = decide_recovery(

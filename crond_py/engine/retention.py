@@ -17,7 +17,7 @@ from crond_py.engine.records import JobState
 from crond_py.errors import LedgerError
 from crond_py.ports import Ledger
 
-AT_ONCE = 200
+AT_ONCE = 50
 """How many runs are deleted in one go; it bounds how long anything waits for it."""
 
 OFTEN = 50
@@ -27,7 +27,7 @@ RARELY = timedelta(hours=1)
 """A job with few runs is looked at no more often than this."""
 
 
-A_BATCH = 20
+A_BATCH = 1
 """How many jobs are looked at after one batch of events."""
 
 
@@ -54,24 +54,25 @@ class Retention:
         """Prune a few of the jobs whose turn it is."""
         for name in list(islice(self._ripe, A_BATCH)):
             state = states.get(name)
-            if state is None or self._prune(state.job, now):
+            try:
+                is_done = state is None or self._prune(state.job, now)
+            except LedgerError as error:
+                # Its turn comes again; that the ledger is in trouble is said by who writes.
+                log.debug("old runs not deleted", extra=fields(job=name, reason=str(error)))
+                return
+            if is_done:
                 del self._ripe[name]
                 self._new_rows.pop(name, None)
                 self._looked_at[name] = now
 
     def _prune(self, job: Job, now: datetime) -> bool:
         """Delete up to AT_ONCE runs; True when no more are left to delete."""
-        try:
-            pruned = self._ledger.prune(
-                job.name,
-                keep_runs=job.keep_runs,
-                older_than=_before(now, job.keep_for),
-                limit=AT_ONCE,
-            )
-        except LedgerError as error:
-            # It comes to its turn again; that the ledger is in trouble is said by who writes.
-            log.debug("old runs not deleted", extra=fields(job=job.name, reason=str(error)))
-            return True
+        pruned = self._ledger.prune(
+            job.name,
+            keep_runs=job.keep_runs,
+            older_than=_before(now, job.keep_for),
+            limit=AT_ONCE,
+        )
         outputs = [output for output in pruned.outputs if output]
         if outputs:
             self._remove_outputs(outputs)

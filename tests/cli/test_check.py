@@ -114,9 +114,10 @@ def test_warnings_are_no_faults(env: dict[str, str], tmp_path: Path) -> None:
     path.chmod(0o666)
     done = pycron("check", env=env)
     assert done.stdout == f"OK: 1 job in {path}\n"
+    fate = "unless it has run already, it is run at once"
     assert done.stderr.splitlines() == [
         f"pycron: warning: {path} can be changed by every user",
-        f"pycron: warning: {path}:1: the time of job party is past; unless it has run already, it is run at once",
+        f"pycron: warning: {path}:1: the time of job party is past; {fate}",
     ]
     assert len(json.loads(pycron("check", "--json", env=env).stdout)["warnings"]) == 2
 

@@ -14,7 +14,7 @@ NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 def waiting(name: str, priority: int = 0, due: int = 0) -> ActiveRun:
     """Return a run that waits for a slot."""
-    job = Job(name, StartupTrigger(), "true", priority=priority)
+    job = Job(name, StartupTrigger(), "true", priority=priority, pool="p")
     instant = NOW + timedelta(seconds=due)
     run = Run(1, name, 0, instant, Cause.SCHEDULE, State.QUEUED, instant)
     return ActiveRun(job, run, Stage.SLOT)
