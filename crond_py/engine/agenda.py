@@ -1,7 +1,7 @@
 """When each job is next due, and what became of the occurrences that nothing could start.
 
 Each live job has one entry on the heap, for its first occurrence without a row. When it comes, the
-occurrence is handed to the lifecycle and the cursor moves on, in one transaction with the claim.
+occurrence is handed to admission and the cursor moves on, in one transaction with the claim.
 Occurrences found in the past (the daemon was down, frozen or suspended, or the clock was set
 forward) are settled by the job's missed policy.
 """

@@ -1,6 +1,6 @@
 """The state machine: takes batches of events, decides, and flushes the outbox once a batch.
 
-It has no thread and no lock of its own: ``thread.EngineThread`` feeds it from one inbox, and a
+It has no thread and no lock of its own: ``thread.Engine`` feeds it from one inbox, and a
 simulation calls it directly.
 """
 

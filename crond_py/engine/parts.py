@@ -1,4 +1,4 @@
-"""What the engine's halves share: the seams, the records of all jobs and runs, the way to log."""
+"""What the engine's parts share: the seams, the register of jobs and runs, the way to log."""
 
 from __future__ import annotations
 
