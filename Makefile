@@ -11,7 +11,8 @@
 #   make test-systemd  boot a systemd in a container and run the units there (root)
 #   make clean       remove what was built; distclean: the virtual environment too
 #
-# PYTHON=/usr/bin/python3.12 picks the interpreter, VENV= another place for its packages.
+# PYTHON=/usr/bin/python3.12 picks the interpreter, VENV= another place for its packages, WORKERS=0
+# runs the tests one after the other.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -24,6 +25,8 @@ BIN := $(VENV)/bin
 STATE := build/run
 WHEEL_VENV := build/wheel-venv
 PYTEST := $(BIN)/python -m pytest
+# Most of the time a test waits for a second to come, so more workers than processors do no harm.
+WORKERS ?= 4
 
 .PHONY: help run test test-long check coverage bench dist test-wheel test-systemd clean distclean
 
@@ -64,7 +67,7 @@ run: $(VENV)/.stamp-run
 # --- tests and checks --------------------------------------------------------------------------
 
 test: $(VENV)/.stamp-dev
-	$(PYTEST) -m "not long and not systemd"
+	$(PYTEST) -n $(WORKERS) -m "not long and not systemd"
 
 test-long: $(VENV)/.stamp-dev
 	$(PYTEST) -m "long and not systemd"
@@ -96,7 +99,7 @@ dist: $(VENV)/.stamp-dev
 test-wheel: dist
 	@rm -rf $(WHEEL_VENV)
 	@.ci/venv $(WHEEL_VENV) "$(PYTHON)" -- dist/*.whl
-	PYCRON=$(CURDIR)/$(WHEEL_VENV)/bin/pycron $(PYTEST) tests/e2e -m "not long"
+	PYCRON=$(CURDIR)/$(WHEEL_VENV)/bin/pycron $(PYTEST) -n $(WORKERS) tests/e2e -m "not long"
 
 clean:
 	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache \
