@@ -17,6 +17,7 @@ class Overlap(StrEnum):
     SKIP = "skip"
     QUEUE = "queue"
     ALLOW = "allow"
+    REPLACE = "replace"
 
 
 class Missed(StrEnum):
@@ -32,6 +33,42 @@ class OnCrash(StrEnum):
 
     LOST = "lost"
     RERUN = "rerun"
+
+
+class OnStop(StrEnum):
+    """What becomes of a run that still goes on when the daemon is told to stop.
+
+    It is waited for (as long as ``--stop-timeout`` allows), asked to end at once, or left running
+    for the next daemon to adopt.
+    """
+
+    WAIT = "wait"
+    TERMINATE = "terminate"
+    LEAVE = "leave"
+
+
+class Leftovers(StrEnum):
+    """What becomes of processes that outlive the command that a run has started."""
+
+    LEAVE = "leave"
+    KILL = "kill"
+
+
+class OutputMode(StrEnum):
+    """Where the output of runs goes; ``STREAM`` and ``JOURNAL`` are kept as files, too."""
+
+    FILE = "file"
+    STREAM = "stream"
+    JOURNAL = "journal"
+    DISCARD = "discard"
+
+
+class Failure(StrEnum):
+    """How an attempt can fail other than by an exit status."""
+
+    TIMEOUT = "timeout"
+    SIGNAL = "signal"
+    START = "start"
 
 
 class DstGap(StrEnum):
@@ -111,6 +148,22 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Resource limits of a run's processes, see getrlimit(2); None: as the daemon has it.
+
+    Each is both the soft and the hard limit, and holds for every single process of the run but
+    ``processes``, which counts all of the user's. ``cpu`` is in whole seconds.
+    """
+
+    address_space_bytes: int | None = None
+    cpu: timedelta | None = None
+    open_files: int | None = None
+    processes: int | None = None
+    file_size_bytes: int | None = None
+    core_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """How a process ended. All None: nobody could tell (a survivor that ended unseen).
 
@@ -130,7 +183,8 @@ class Attempt:
 
     ``start_ticks`` is field 22 of /proc/PID/stat (proc(5)); with ``boot_id`` it tells a process
     from a later one that got the same pid. ``reason`` says what the exit status cannot
-    ("no such file or directory: backup", "timed out after 2h").
+    ("no such file or directory: backup", "timed out after 2h"). ``stopping`` is set while the
+    attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
     """
 
     number: int
@@ -144,6 +198,7 @@ class Attempt:
     outcome: Outcome | None = None
     reason: str = ""
     output: str = ""
+    stopping: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+from crond_py.model import (
+    Attempt,
+    Cause,
+    Cursor,
+    Exit,
+    Leftovers,
+    Limits,
+    Outcome,
+    OutputMode,
+    Run,
+    State,
+)
 
 
 class Clock(Protocol):
@@ -206,21 +217,46 @@ class AttemptKey:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """What becomes of an attempt's standard output and error: they are appended to ``path``.
+
+    Of more than ``limit_bytes`` the beginning and the end are kept; None: no limit. With the mode
+    ``stream`` or ``journal`` each line is passed on as well, under the job's name.
+    """
+
+    path: Path
+    job: str = ""
+    limit_bytes: int | None = None
+    mode: OutputMode = OutputMode.FILE
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """All that is needed to start one process; nothing is taken from the daemon's own setting.
 
-    ``argv`` is executed as it is. Standard output and error go to ``output``, appended to;
-    None discards them. ``tag`` is the value of PYCRON_RUN_ID in ``env``, by which the process
-    and its descendants are found again in /proc.
+    ``argv`` is executed as it is. ``output`` None discards what it prints. ``tag`` is the value of
+    PYCRON_RUN_ID in ``env``, by which the process and its descendants are found again in /proc.
+
+    The environment is, the later winning, that of the account (PATH, HOME, LOGNAME, USER, SHELL,
+    LANG), what stands in ``env_files``, and ``env``. ``user`` None is the daemon's own account and
+    ``cwd`` None the account's home; both, and the files, are looked up when the process starts.
+    ``stdin`` is text that it reads, or a file; None: nothing.
     """
 
     key: AttemptKey
     tag: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    cwd: str
+    cwd: str | None
     umask: int
-    output: Path | None
+    output: OutputSpec | None
+    shell: str = "/bin/sh"
+    user: str | None = None
+    env_files: tuple[str, ...] = ()
+    nice: int | None = None
+    limits: Limits = Limits()
+    stdin: str | Path | None = None
+    leftovers: Leftovers = Leftovers.LEAVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +280,34 @@ class StartFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The process has ended, and after ``stop`` also every descendant that was found."""
+class LeftOver:
+    """The process has ended by itself and has left ``count`` descendants that are to be ended.
+
+    Comes only where the spec says so; who gets it stops the process. Ended follows, with the same
+    exit, when they are gone.
+    """
 
     key: AttemptKey
     exit: Exit
     at: datetime
+    count: int
 
 
-ProcessEvent = Started | StartFailed | Ended
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process has ended, and after ``stop`` also every descendant that was found.
+
+    ``note`` says, for people, what of its tree is left: descendants that are left alone, or that
+    could not be ended. It is empty where nothing is.
+    """
+
+    key: AttemptKey
+    exit: Exit
+    at: datetime
+    note: str = ""
+
+
+ProcessEvent = Started | StartFailed | LeftOver | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +328,7 @@ class Processes(Protocol):
     """Starts, stops and watches processes. Every method returns at once.
 
     What happens is told as a ProcessEvent, from a thread of the runner's own: for each ``start``
-    either one StartFailed, or one Started and later one Ended.
+    either one StartFailed, or one Started and later one Ended, with perhaps one LeftOver between.
     """
 
     def start(self, spec: ProcessSpec) -> None: ...
@@ -289,6 +344,21 @@ class Processes(Protocol):
         """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
         ...
 
-    def adopt(self, key: AttemptKey, survivor: Survivor) -> bool:
-        """Watch a survivor as if it had been started here; False if it has just ended."""
+    def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
+        """Watch a survivor as if it had been started here; False if it has just ended.
+
+        ``spec`` is that of the attempt it belongs to; nothing is started.
+        """
+        ...
+
+    def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
+        """Watch what is left of an attempt whose own process is gone; False if nothing is left.
+
+        Ended comes when all of it is gone; how the attempt ended nobody can tell. ``stop`` ends
+        it, as it ends what else of the tree is found.
+        """
+        ...
+
+    def settle(self, spec: ProcessSpec) -> None:
+        """Bring the output of an attempt that ended unseen to its limit."""
         ...

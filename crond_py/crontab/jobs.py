@@ -15,7 +15,7 @@ from typing import Any, Final
 from crond_py.crontab.faults import FileReport, Refused, nearest, quoted
 from crond_py.crontab.fields import Refuse, read_fields
 from crond_py.crontab.intervals import can_jitter, refined, refuse_interval_keys
-from crond_py.crontab.keys import JOB_KEYS, SCHEDULE_KEYS, Output
+from crond_py.crontab.keys import JOB_KEYS, SCHEDULE_KEYS
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.model import EveryTrigger, Job, Trigger
 from crond_py.crontab.source import Table
@@ -31,7 +31,9 @@ _SHARED_TYPES: Final = (str, tuple)
 _PLAIN: Final = frozenset(
     field.name
     for field in fields(Job)
-    if field.name in JOB_KEYS and field.name not in ("command", "timezone", "env", "retry")
+    if field.name in JOB_KEYS
+    and JOB_KEYS[field.name].is_supported
+    and field.name not in ("command", "timezone", "env", "retry")
 )
 
 
@@ -206,8 +208,6 @@ class JobReader:
 def _model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the model that follow from the values of keys alone."""
     found = {name: value for name, value in values.items() if name in _PLAIN}
-    if "output" in values:
-        found["discard_output"] = values["output"] is Output.DISCARD
     if "keep" in values:
         found["keep_runs"], found["keep_for"] = values["keep"]
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from crond_py.crontab.faults import Refused
@@ -29,14 +28,17 @@ from crond_py.crontab.values import (
     Words,
     Zone,
 )
-from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
-
-
-class Output(StrEnum):
-    """Where the output of runs goes."""
-
-    FILE = "file"
-    DISCARD = "discard"
+from crond_py.model import (
+    Align,
+    DstFold,
+    DstGap,
+    EveryMode,
+    Missed,
+    OnCrash,
+    OutputMode,
+    Overlap,
+    Retry,
+)
 
 
 def _defaults(model: type) -> dict[str, object]:
@@ -207,9 +209,9 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job("umask", Umask(), "The file mode bits that are taken away, in octal."),
     Key(
         "output",
-        Choice(Output, later=("stream", "journal")),
+        Choice(OutputMode, later=("stream", "journal")),
         "Where output goes: each run's own file, or nowhere.",
-        Output.FILE,
+        OutputMode.FILE,
     ),
     Key(
         "keep",

@@ -11,7 +11,21 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
-from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+from crond_py.model import (
+    Align,
+    DstFold,
+    DstGap,
+    EveryMode,
+    Failure,
+    Leftovers,
+    Limits,
+    Missed,
+    OnCrash,
+    OnStop,
+    OutputMode,
+    Overlap,
+    Retry,
+)
 
 DEFAULT_POOL = "default"
 
@@ -68,8 +82,10 @@ class Job:
     """A named entry of the crontab. ``timezone`` None: the system's own zone.
 
     ``jitter`` is the width over which jobs of a timetable are spread, each by an amount of its own.
-    ``command`` is a string for the shell or a tuple to be executed as it is. ``source`` is the
-    file and line that the job begins at.
+    ``command`` is a string for the shell or a tuple to be executed as it is. ``retry_on`` None:
+    every failure. ``stdin`` is the text that the command reads, or the file; None: nothing.
+    ``user`` None: the daemon's own. ``output_limit`` and ``keep_bytes`` are in bytes. ``source`` is
+    the file and line that the job begins at.
     """
 
     name: str
@@ -96,18 +112,28 @@ class Job:
     kill_after: timedelta = timedelta(seconds=10)
     start_within: timedelta | None = None
     retry: Retry = Retry()
+    retry_on: frozenset[int | Failure] | None = None
     success_codes: frozenset[int] = frozenset({0})
+    on_stop: OnStop = OnStop.WAIT
+    leftovers: Leftovers = Leftovers.LEAVE
 
     pool: str = DEFAULT_POOL
     priority: int = 0
 
+    user: str | None = None
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     cwd: str | None = None
     shell: str = "/bin/sh"
     umask: int = 0o022
+    env_files: tuple[str, ...] = ()
+    nice: int | None = None
+    limits: Limits = Limits()
+    stdin: str | Path | None = None
+    output: OutputMode = OutputMode.FILE
+    output_limit: int | None = 10 * 1024 * 1024
     keep_runs: int | None = 1000
     keep_for: timedelta | None = timedelta(days=90)
-    discard_output: bool = False
+    keep_bytes: int | None = None
 
     source: str = field(default="", compare=False)
 

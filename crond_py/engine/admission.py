@@ -133,7 +133,7 @@ class Admitter:
             return
         output = self._parts.specify(active.job, active.run, attempt.number).output
         if output is not None:
-            active.attempt = replace(attempt, output=str(output))
+            active.attempt = replace(attempt, output=str(output.path))
 
     def _resume_process(self, state: JobState, active: ActiveRun) -> None:
         active.stage = Stage.RUNNING

@@ -105,7 +105,7 @@ class Attempts:
         try:
             spec = self._parts.specify(active.job, active.run, active.attempt_number)
             if active.attempt is not None and spec.output is not None:
-                active.attempt = replace(active.attempt, output=str(spec.output))
+                active.attempt = replace(active.attempt, output=str(spec.output.path))
             self._parts.processes.start(spec)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))

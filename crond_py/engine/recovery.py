@@ -18,7 +18,7 @@ from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.stopping import Stopper
 from crond_py.model import Attempt, Cursor, Run, State
 from crond_py.policy import Recovery, decide_recovery
-from crond_py.ports import AttemptKey, Survivor
+from crond_py.ports import Survivor
 
 CUT_SHORT = "pycron ended while it ran, and its process is gone; nobody saw how it ended"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
@@ -83,7 +83,8 @@ class Recoverer:
             return False
         if attempt.start_ticks is not None and attempt.start_ticks != survivor.start_ticks:
             return False
-        if not self._parts.processes.adopt(AttemptKey(active.run.id, attempt.number), survivor):
+        spec = self._parts.specify(active.job, active.run, attempt.number)
+        if not self._parts.processes.adopt(spec, survivor):
             return False
         active.attempt = replace(
             attempt,

@@ -65,7 +65,6 @@ def base_environment(account: Account, *, shell: str) -> dict[str, str]:
 
 def build_environment(
     *,
-    base: Mapping[str, str],
     job_env: Mapping[str, str],
     identity: str,
     run_id: int,
@@ -73,13 +72,12 @@ def build_environment(
     due: datetime,
     attempt: int,
 ) -> dict[str, str]:
-    """Return all that an attempt's process finds in its environment.
+    """Return what the crontab and pycron itself put into an attempt's environment.
 
     ``PYCRON_RUN_ID`` is the ledger's ``identity``, a hyphen and the run's id; ``PYCRON_DUE`` is
     ``due`` in UTC as RFC 3339 writes it (``2026-03-29T01:00:00Z``).
     """
     return {
-        **base,
         **job_env,
         "PYCRON_RUN_ID": run_tag(identity, run_id),
         "PYCRON_JOB": job,

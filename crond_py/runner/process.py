@@ -105,7 +105,7 @@ class ProcessRunner:
         """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
         return proctree.find_survivors(identity)
 
-    def adopt(self, key: AttemptKey, survivor: Survivor) -> bool:
+    def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
         try:
             pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
@@ -115,7 +115,7 @@ class ProcessRunner:
         if pidfd is None:
             return False
         child = Child(
-            key,
+            spec.key,
             tag=survivor.tag,
             pid=survivor.pid,
             start_ticks=survivor.start_ticks,

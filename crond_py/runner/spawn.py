@@ -17,11 +17,12 @@ import resource
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
+from crond_py.runner.environment import base_environment, current_account
 from crond_py.runner.output import open_output
 
 _EXEC_FAULTS = {
@@ -55,8 +56,11 @@ class Refused:
     reason: str
 
 
-def spawn(spec: ProcessSpec) -> Spawned | Refused:
+def spawn(given: ProcessSpec) -> Spawned | Refused:
     """Start the process. The caller is the one that waits for it."""
+    account = current_account()
+    environment = {**base_environment(account, shell=given.shell), **given.env}
+    spec = replace(given, env=environment, cwd=given.cwd or account.home)
     if fault := _find_text_fault(spec):
         return Refused(fault)
     name = printable_line(spec.argv[0])
@@ -159,9 +163,10 @@ def _open_output(spec: ProcessSpec) -> tuple[int | None, str]:
     if spec.output is None:
         return None, ""
     try:
-        return open_output(spec.output), ""
+        return open_output(spec.output.path), ""
     except OSError as error:
-        return None, f"its output is not kept: {printable_line(str(spec.output))}: {_cause(error)}"
+        path = printable_line(str(spec.output.path))
+        return None, f"its output is not kept: {path}: {_cause(error)}"
 
 
 def _execute(spec: ProcessSpec, program: bytes, output: int | None) -> int:

@@ -18,6 +18,7 @@ from crond_py.ports import (
     AttemptKey,
     Clock,
     Ended,
+    OutputSpec,
     ProcessEvent,
     ProcessSpec,
     Started,
@@ -62,7 +63,7 @@ class Harness:
             {**basis, "PYCRON_RUN_ID": tag, "PYCRON_ATTEMPT": "1"},
             cwd or str(self.directory),
             umask,
-            output,
+            OutputSpec(output) if output is not None else None,
         )
 
     def start(self, command: str | tuple[str, ...], **settings: object) -> AttemptKey:

@@ -197,13 +197,13 @@ class FakeProcesses:
             if p.spec.tag.startswith(f"{identity}-")
         ]
 
-    def adopt(self, key: AttemptKey, survivor: Survivor) -> bool:
+    def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """See ports.Processes."""
         process = self._machine.alive.get(survivor.pid)
         if process is None:
             return False
-        self._mine[key] = process
-        self._adopted.add(key)
+        self._mine[spec.key] = process
+        self._adopted.add(spec.key)
         return True
 
     def reap(self) -> None:

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from crond_py.clock import SystemClock
-from crond_py.ports import AttemptKey, Ended, ProcessEvent, ProcessSpec
+from crond_py.ports import AttemptKey, Ended, OutputSpec, ProcessEvent, ProcessSpec
 from crond_py.runner.process import ProcessRunner
 
 events: queue.Queue[ProcessEvent] = queue.Queue()
 runner = ProcessRunner(events.put, SystemClock())
 runner.open()
 output, *argv = sys.argv[1:]
-runner.start(ProcessSpec(AttemptKey(1, 1), "one-1", tuple(argv), {}, "/", 0o022, Path(output)))
+runner.start(ProcessSpec(AttemptKey(1, 1), "one-1", tuple(argv), {}, "/", 0o022, OutputSpec(Path(output))))
 while not isinstance(event := events.get(timeout=60), Ended):
     pass
 runner.close()

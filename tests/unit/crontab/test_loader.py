@@ -19,7 +19,17 @@ from crond_py.crontab.model import (
     Pool,
     StartupTrigger,
 )
-from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, OnCrash, Overlap, Retry
+from crond_py.model import (
+    Align,
+    DstFold,
+    DstGap,
+    EveryMode,
+    Missed,
+    OnCrash,
+    OutputMode,
+    Overlap,
+    Retry,
+)
 from tests.support.crontabs import faults, load
 
 JOB = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
@@ -106,7 +116,7 @@ keep = { runs = 5, days = 1.5 }
         umask=0o077,
         keep_runs=5,
         keep_for=timedelta(hours=36),
-        discard_output=True,
+        output=OutputMode.DISCARD,
     )
     loaded = load(crontab, text)
     assert loaded.jobs["a"] == expected
@@ -123,7 +133,7 @@ VALUES = [
     ("keep-runs", "keep = { runs = 9 }", "keep_for", None),
     ("keep-for", 'keep = { for = "12h" }', "keep_for", timedelta(hours=12)),
     ("keep-for-alone", 'keep = { for = "12h" }', "keep_runs", None),
-    ("output-file", 'output = "file"', "discard_output", False),
+    ("output-file", 'output = "file"', "output", OutputMode.FILE),
     ("disabled", "enabled = false", "enabled", False),
     ("other-host", 'hosts = ["beta"]', "enabled", False),
     ("this-host", 'hosts = ["beta", "Alpha.Example.org"]', "enabled", True),
@@ -249,7 +259,7 @@ env = { C = "job" }
         tags=("x",),
         retry=Retry(5, timedelta(seconds=1)),
         env=MappingProxyType({"A": "file", "B": "defaults", "C": "defaults"}),
-        discard_output=True,
+        output=OutputMode.DISCARD,
         keep_runs=5,
         keep_for=None,
     )
@@ -263,7 +273,7 @@ env = { C = "job" }
         tags=("y",),
         retry=Retry(5, timedelta(seconds=2)),
         env=MappingProxyType({"A": "file", "B": "defaults", "C": "job"}),
-        discard_output=False,
+        output=OutputMode.FILE,
         keep_runs=None,
         keep_for=timedelta(days=1),
     )

@@ -53,7 +53,7 @@ def test_every_key_has_a_line_that_says_what_it_is_for() -> None:
 
 def test_every_field_of_the_model_has_its_key() -> None:
     """Nothing of a job is out of reach of the crontab, and no default is in two places."""
-    made = {"name", "trigger", "source", "keep_runs", "keep_for", "discard_output"}
+    made = {"name", "trigger", "source", "keep_runs", "keep_for", "keep_bytes"}
     for field in fields(Job):
         if field.name in made:
             continue
