@@ -22,15 +22,16 @@ SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)
 -- name: put_attempt
 INSERT INTO attempts (
     run_id, number, begun_at, pid, start_ticks, boot_id, started_at, finished_at, has_exit,
-    exit_code, exit_signal, cpu_us, peak_memory_bytes, outcome, reason, output
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    exit_code, exit_signal, cpu_us, peak_memory_bytes, outcome, reason, output, stopping
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, number) DO UPDATE SET
     begun_at = excluded.begun_at, pid = excluded.pid, start_ticks = excluded.start_ticks,
     boot_id = excluded.boot_id, started_at = excluded.started_at,
     finished_at = excluded.finished_at, has_exit = excluded.has_exit,
     exit_code = excluded.exit_code, exit_signal = excluded.exit_signal,
     cpu_us = excluded.cpu_us, peak_memory_bytes = excluded.peak_memory_bytes,
-    outcome = excluded.outcome, reason = excluded.reason, output = excluded.output
+    outcome = excluded.outcome, reason = excluded.reason, output = excluded.output,
+    stopping = excluded.stopping
 
 -- name: put_cursor
 INSERT OR REPLACE INTO cursors (
@@ -50,7 +51,7 @@ SELECT
     r.count, r.finished_at, r.retry_at,
     a.number, a.begun_at, a.pid, a.start_ticks, a.boot_id, a.started_at, a.finished_at,
     a.has_exit, a.exit_code, a.exit_signal, a.cpu_us, a.peak_memory_bytes, a.outcome, a.reason,
-    a.output
+    a.output, a.stopping
 FROM {source} AS r LEFT JOIN attempts AS a ON a.run_id = r.id
 ORDER BY {order}, a.number
 

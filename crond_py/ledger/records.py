@@ -103,6 +103,7 @@ def attempt_row(run_id: int, attempt: Attempt) -> Row:
         attempt.outcome and attempt.outcome.value,
         to_text(attempt.reason),
         to_text(attempt.output),
+        attempt.stopping and attempt.stopping.value,
     )
 
 
@@ -193,6 +194,7 @@ def _to_attempt(row: Row) -> Attempt:
         outcome,
         reason,
         output,
+        stopping,
     ) = row[_RUN_COLUMNS:]
     end = None
     if has_exit:
@@ -210,4 +212,5 @@ def _to_attempt(row: Row) -> Attempt:
         outcome=None if outcome is None else Outcome(outcome),
         reason=from_text(reason),
         output=from_text(output),
+        stopping=None if stopping is None else Outcome(stopping),
     )

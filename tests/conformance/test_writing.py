@@ -212,6 +212,8 @@ ATTEMPTS = [
     Attempt(1, begun_at=T0, exit=Exit(signal=9, cpu=timedelta(0)), outcome=Outcome.TIMED_OUT),
     Attempt(1, begun_at=T0, exit=Exit(), outcome=Outcome.LOST, reason="ended unseen"),
     Attempt(1, begun_at=T0, exit=None, outcome=Outcome.FAILED, reason="cannot start: no such file"),
+    Attempt(1, begun_at=T0, pid=7, reason="timed out after 2h", stopping=Outcome.TIMED_OUT),
+    Attempt(1, begun_at=T0, reason="cancelled on request", stopping=Outcome.CANCELLED),
 ]
 
 
@@ -226,7 +228,7 @@ def test_attempt_is_kept_as_it_is(ledger: Ledger, reader: LedgerReader, attempt:
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_attempt_is_replaced_whole(ledger: Ledger, reader: LedgerReader, attempt: Attempt) -> None:
     """Of an attempt that is entered again nothing old is left."""
-    full = replace(ATTEMPTS[2], start_ticks=5, boot_id="b", reason="r")
+    full = replace(ATTEMPTS[2], start_ticks=5, boot_id="b", reason="r", stopping=Outcome.CANCELLED)
     (run_id,) = enter(ledger, claim(attempt=full))
     ledger.write([SetAttempt(run_id, attempt)], durable=False)
     assert reader.run(run_id).attempts == (attempt,)

@@ -49,6 +49,7 @@ ATTEMPTS = st.builds(
     outcome=st.none() | OUTCOMES,
     reason=TEXTS,
     output=TEXTS,
+    stopping=st.sampled_from([None, Outcome.CANCELLED, Outcome.TIMED_OUT]),
 )
 OPEN_STATES = st.sampled_from([State.QUEUED, State.RUNNING, State.WAITING_RETRY])
 CLAIMS = st.builds(

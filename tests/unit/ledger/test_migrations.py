@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger import reader as reader_module
 from crond_py.ledger.database import Migration, connect, load_migrations, migrate
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
+from crond_py.model import Attempt
 from crond_py.ports import RunQuery
 from tests.support.ledgers import T0, attempted, claim, enter
 from tests.unit.ledger.conftest import Open
@@ -69,6 +70,29 @@ def test_older_ledger_is_renewed(path: Path, open_ledger: Open, upto: int) -> No
     assert _version(path) == upto
     enter(open_ledger(path), claim())
     assert _version(path) == STEPS[-1].number
+
+
+def test_attempts_of_the_first_version_were_not_being_ended(path: Path, open_ledger: Open) -> None:
+    """An attempt that the first pycron wrote is there after the renewal, ended by nobody (P1)."""
+    path.touch()
+    _migrate(path, *STEPS[:1])
+    old = sqlite3.connect(path)
+    old.execute("INSERT INTO meta VALUES (1, 'abcdef01', 0)")
+    old.execute(
+        "INSERT INTO runs VALUES "
+        "(7, 'a', 0, 0, 'schedule', 'running', 0, NULL, '', NULL, 1, NULL, NULL)"
+    )
+    old.execute(
+        "INSERT INTO attempts VALUES "
+        "(7, 1, 0, 99, 5, 'boot', 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, '', '/out/7')"
+    )
+    old.commit()
+    old.close()
+    (run,) = open_ledger(path).open_runs()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert run.attempts == (
+        Attempt(1, epoch, 99, 5, "boot", started_at=epoch, output="/out/7", stopping=None),
+    )
 
 
 def test_renewing_keeps_what_is_there(path: Path, open_ledger: Open) -> None:
