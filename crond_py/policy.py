@@ -13,7 +13,19 @@ from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from typing import Protocol
 
-from crond_py.model import Cause, Cursor, Exit, Missed, OnCrash, Outcome, Overlap, Retry, State
+from crond_py.model import (
+    Cause,
+    Cursor,
+    Exit,
+    Failure,
+    Leftovers,
+    Missed,
+    OnCrash,
+    Outcome,
+    Overlap,
+    Retry,
+    State,
+)
 
 NEW_TIME_AFTER = timedelta(hours=3)
 """A clock set back by more than this shows a new time (cron(8), Debian: changes of three hours)."""
@@ -43,6 +55,7 @@ class Admission(Enum):
     START = auto()
     QUEUE = auto()
     SKIP = auto()
+    REPLACE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,8 @@ def decide_overlap(
     """Say what becomes of an occurrence that is due while ``load`` is on its job.
 
     Caught-up runs are never skipped for one another: with ``skip`` and ``queue`` they go one after
-    the other, and their number is bounded by ``missed_limit``.
+    the other, and their number is bounded by ``missed_limit``. Nor do they replace what runs, or
+    one another: what they make up for is older.
     """
     if overlap is Overlap.ALLOW:
         is_free = max_running is None or load.active < max_running
@@ -82,6 +96,8 @@ def decide_overlap(
     has_room = overlap is Overlap.QUEUE and load.queued < queue_limit
     if has_room or cause is Cause.CATCH_UP:
         return OverlapDecision(Admission.QUEUE)
+    if overlap is Overlap.REPLACE:
+        return OverlapDecision(Admission.REPLACE)
     return OverlapDecision(Admission.SKIP, _SKIP_CODES[overlap])
 
 
@@ -272,6 +288,21 @@ def wants_retry(outcome: Outcome, attempt: int, retry: Retry) -> bool:
     return outcome in {Outcome.FAILED, Outcome.TIMED_OUT} and attempt < retry.attempts
 
 
+def is_retryable(
+    outcome: Outcome, exit_: Exit | None, retry_on: frozenset[int | Failure] | None
+) -> bool:
+    """Say whether ``retry_on`` names the way an attempt failed; None names every one."""
+    return retry_on is None or _failure(outcome, exit_) in retry_on
+
+
+def _failure(outcome: Outcome, exit_: Exit | None) -> int | Failure | None:
+    if outcome is Outcome.TIMED_OUT:
+        return Failure.TIMEOUT
+    if exit_ is None:
+        return Failure.START
+    return exit_.code if exit_.signal is None else Failure.SIGNAL
+
+
 def retry_delay(retry: Retry, attempt: int, fraction: float) -> timedelta:
     """Return how long to wait after attempt number ``attempt``.
 
@@ -287,32 +318,61 @@ def retry_delay(retry: Retry, attempt: int, fraction: float) -> timedelta:
 # --- after a crash ------------------------------------------------------------------------------
 
 
+MOST_RERUNS = 3
+"""How often ``on_crash = "rerun"`` runs one occurrence again: it may be what brings us down."""
+
+
 class Recovery(StrEnum):
-    """What a restarted daemon does with a run that has no outcome."""
+    """What a restarted daemon does with a run that has no outcome.
+
+    ADOPT: its process goes on under our eyes. END_REST: its process is gone, and what is left of
+    its tree is ended first. STOPPED: it was being ended and is gone, so that is its outcome.
+    """
 
     ADOPT = "adopt"
+    END_REST = "end_rest"
+    STOPPED = "stopped"
     REQUEUE = "requeue"
     RERUN = "rerun"
     LOST = "lost"
-    CANCELLED = "cancelled"
     REMOVED = "removed"
 
 
+class Remains(Enum):
+    """What still lives of an attempt: nothing, descendants without their leader, or all."""
+
+    NOTHING = auto()
+    REST = auto()
+    LEADER = auto()
+
+
 def decide_recovery(
-    state: State, *, survives: bool, is_cancelled: bool, on_crash: OnCrash, job_exists: bool
+    state: State,
+    *,
+    remains: Remains,
+    stopping: Outcome | None,
+    leftovers: Leftovers,
+    wants_rerun: bool,
+    job_exists: bool,
 ) -> Recovery:
     """Say what becomes of an open run found at the start of the daemon.
 
-    A process that still runs is adopted, whatever became of its job. One that is gone had been
-    cancelled, or was cut short, or ended unseen: then ``on_crash`` decides. A run that never began
-    an attempt, or waits for its next one, goes on waiting, unless its job was removed.
+    A process that still runs is adopted, whatever became of its job. One that is gone was being
+    ended (``stopping``), or was cut short, or ended unseen: then ``wants_rerun`` decides. A run
+    that never began an attempt, or waits for its next one, goes on waiting, unless its job was
+    removed.
     """
-    if state is State.RUNNING:
-        if survives:
-            return Recovery.ADOPT
-        if is_cancelled:
-            return Recovery.CANCELLED
-        if on_crash is OnCrash.RERUN and job_exists:
-            return Recovery.RERUN
-        return Recovery.LOST
-    return Recovery.REQUEUE if job_exists else Recovery.REMOVED
+    if state is not State.RUNNING:
+        return Recovery.REQUEUE if job_exists else Recovery.REMOVED
+    if remains is Remains.LEADER:
+        return Recovery.ADOPT
+    if remains is Remains.REST and (stopping or leftovers is Leftovers.KILL):
+        return Recovery.END_REST
+    if stopping:
+        return Recovery.STOPPED
+    return Recovery.RERUN if wants_rerun and job_exists else Recovery.LOST
+
+
+def wants_rerun(on_crash: OnCrash, lost_attempts: int) -> bool:
+    """Say whether a run is run again after a crash; ``lost_attempts``: how many were, this too."""
+    return on_crash is OnCrash.RERUN and lost_attempts <= MOST_RERUNS

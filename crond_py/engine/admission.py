@@ -1,30 +1,31 @@
-"""Admission: an occurrence is claimed and starts, waits its turn, or is skipped.
-
-A run that an earlier daemon left is taken up again here as well.
-"""
+"""Admission: an occurrence is claimed and starts, waits its turn, replaces, or is skipped."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.stopping import Stopper
 from crond_py.model import Cause, Outcome, Run, State
-from crond_py.policy import Admission, OverlapDecision, Recovery, decide_overlap, retry_delay
-from crond_py.ports import Claim, SetAttempt
+from crond_py.policy import Admission, OverlapDecision, decide_overlap
+from crond_py.ports import Claim, SetRun
 
 
 class Admitter:
     """Decides by the overlap policy, and enters what it decides in the ledger."""
 
-    def __init__(self, parts: Parts, register: Register, attempts: Attempts) -> None:
+    def __init__(
+        self, parts: Parts, register: Register, attempts: Attempts, stopper: Stopper
+    ) -> None:
         self._parts = parts
         self._register = register
         self._attempts = attempts
+        self._stopper = stopper
 
     def admit(
         self, state: JobState, due: datetime, cause: Cause, *, is_forced: bool = False
@@ -35,10 +36,14 @@ class Admitter:
         if decision.admission is Admission.SKIP and not is_forced:
             self._skip(state, due, cause, decision.code)
             return None
+        must_wait = decision.admission in {Admission.QUEUE, Admission.REPLACE} and not is_forced
+        if decision.admission is Admission.REPLACE and not is_forced:
+            self._end_earlier(state, due)
+            must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, state.cursor.era, due, cause, State.QUEUED, now)
         active = ActiveRun(job, run, Stage.BEHIND)
-        if decision.admission is Admission.QUEUE and not is_forced:
+        if must_wait:
             state.queued.append(active)
         else:
             state.active.append(active)
@@ -47,6 +52,12 @@ class Admitter:
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
         self._parts.outbox.claim(claim, partial(self._claimed, state, active))
         return active
+
+    def _end_earlier(self, state: JobState, due: datetime) -> None:
+        """Cancel every run of the job for the sake of the one that is due now."""
+        reason = f"replaced by the run due {due.isoformat(timespec='seconds')}"
+        for earlier in [*state.queued, *state.active]:
+            self._stopper.cancel(earlier, reason)
 
     def is_free(self, state: JobState) -> bool:
         """Whether an occurrence of the job would start at once, with a slot of its own."""
@@ -84,6 +95,7 @@ class Admitter:
                 extra=fields(job=state.job.name, due=active.run.due),
             )
             held_slot = active.stage is Stage.STARTING
+            active.attempt = None  # it never was
             self._attempts.retire(active)
             if held_slot:
                 self._attempts.give_slot_back(active.job)
@@ -97,65 +109,20 @@ class Admitter:
         elif active.begins_when_claimed:
             self._attempts.write_and_launch(active)
 
-    # --- runs of an earlier daemon -----------------------------------------------------
-
-    def resume(self, state: JobState, active: ActiveRun, recovery: Recovery, how_lost: str) -> None:
-        """Go on with a run that an earlier daemon left; ``active.run`` is as the ledger has it."""
-        now = self._parts.timekeeper.now()
-        self._register.runs[active.run.id] = active
-        self._note_output(active)
-        match recovery:
-            case Recovery.ADOPT:
-                self._resume_process(state, active)
-            case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
-                state.active.append(active)
-                self._attempts.set_retry(active, _remaining_delay(active, now), now)
-            case Recovery.REQUEUE:
-                self._requeue(state, active)
-            case Recovery.RERUN:
-                self._attempts.close(active, Outcome.LOST, how_lost, None, now)
-                self._requeue(state, active)
-            case Recovery.LOST:
-                self._attempts.close(active, Outcome.LOST, how_lost, None, now)
-                self._attempts.finish(active, Outcome.LOST, how_lost)
-            case Recovery.CANCELLED:
-                reason = active.run.reason
-                self._attempts.close(active, Outcome.CANCELLED, reason, None, now)
-                self._attempts.finish(active, Outcome.CANCELLED, reason)
-            case Recovery.REMOVED:
-                reason = "the job was removed from the crontab"
-                self._attempts.finish(active, Outcome.CANCELLED, reason)
-
-    def _note_output(self, active: ActiveRun) -> None:
-        """Name the output of an attempt whose start was not entered; there may be one."""
-        attempt = active.attempt
-        if attempt is None or attempt.output:
-            return
-        output = self._parts.specify(active.job, active.run, attempt.number).output
-        if output is not None:
-            active.attempt = replace(attempt, output=str(output.path))
-
-    def _resume_process(self, state: JobState, active: ActiveRun) -> None:
-        active.stage = Stage.RUNNING
-        state.active.append(active)
-        self._register.slots(active.job).taken += 1
-        attempt = active.attempt
-        assert attempt is not None  # noqa: S101 - it was adopted by it
-        self._parts.outbox.write(SetAttempt(active.run.id, attempt))
-        if active.job.timeout is not None:
-            used = self._parts.timekeeper.age(attempt.start_ticks or 0)
-            self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
-
-    def _requeue(self, state: JobState, active: ActiveRun) -> None:
-        # It has its claim, so it is not skipped any more: it waits as a caught-up one does.
+    def wait_or_start(self, state: JobState, active: ActiveRun) -> None:
+        """Let a run that has its claim go on; it waits its turn and is never skipped."""
         decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
             state.active.append(active)
             self._attempts.start(active)
-        else:
-            active.stage = Stage.BEHIND
-            state.queued.append(active)
-            self._attempts.limit_waiting(active)
+            return
+        was = active.run.state
+        active.stage = Stage.BEHIND
+        active.run = replace(active.run, state=State.QUEUED)
+        state.queued.append(active)
+        self._attempts.limit_waiting(active)
+        if was is not State.QUEUED:
+            self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
 
 
 def _decide(state: JobState, cause: Cause) -> OverlapDecision:
@@ -183,13 +150,3 @@ def _blocking(state: JobState) -> str:
     text = f"run {first.run.id} {verb} since {begun.isoformat(timespec='seconds')}"
     behind = len(state.queued)
     return f"{text}, {behind} more behind it" if behind else text
-
-
-def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
-    """Return how long a retry has still to wait; never longer than the whole delay.
-
-    The clock may have been set back while nobody was there to notice.
-    """
-    whole = retry_delay(active.job.retry, active.attempt_number, 1.0)
-    retry_at = active.run.retry_at or now
-    return min(max(retry_at - now, timedelta(0)), whole)

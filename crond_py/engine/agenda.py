@@ -50,7 +50,9 @@ WAS_FROZEN = "pycron was frozen or the machine suspended"
 WAS_SET_FORWARD = "the clock was set forward"
 WAS_PAST = "its time was past when pycron first read it"
 
-_REMOVED = "removed"
+_REMOVED = "removed:"
+"""Begins the fingerprint in the cursor of a job that is not in force."""
+
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -150,15 +152,24 @@ class Agenda:
 
     def forget(self, state: JobState) -> None:
         """Let nothing that falls from now on count as missed; a one-off stays done for ever."""
-        if not isinstance(state.job.trigger, AtTrigger):
-            self._save(state, replace(state.cursor, fingerprint=_REMOVED))
+        self._save(state, _removed(state.cursor))
+
+    def forget_stored(self, cursor: Cursor) -> None:
+        """Forget a job that was removed while the daemon was down."""
+        removed = _removed(cursor)
+        if removed != cursor:
+            self._parts.outbox.write(SetCursor(removed))
 
     def _cursor_for(
         self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool
     ) -> Cursor:
         mark = fingerprint(job)
-        if stored is not None and stored.fingerprint == mark:
-            if at_start or isinstance(job.trigger, AtTrigger):
+        if stored is not None and isinstance(job.trigger, AtTrigger):
+            stored = replace(stored, fingerprint=stored.fingerprint.removeprefix(_REMOVED))
+            if stored.fingerprint == mark:
+                return self._after_restart(job, stored, now)
+        elif stored is not None and stored.fingerprint == mark:
+            if at_start:
                 return self._after_restart(job, stored, now)
             if isinstance(job.trigger, StartupTrigger):
                 return stored
@@ -371,6 +382,12 @@ def _fixed_delay(job: Job) -> timedelta | None:
     if isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY:
         return trigger.period
     return None
+
+
+def _removed(cursor: Cursor) -> Cursor:
+    if cursor.fingerprint.startswith(_REMOVED):
+        return cursor
+    return replace(cursor, fingerprint=f"{_REMOVED}{cursor.fingerprint}")
 
 
 def _past_cause(state: JobState) -> str:

@@ -17,10 +17,18 @@ from crond_py.crontab.model import Job
 from crond_py.engine.events import KillDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.model import Attempt, Cause, Exit, Outcome, State
-from crond_py.policy import Admission, decide_overlap, judge_exit, retry_delay, wants_retry
-from crond_py.ports import Ended, SetAttempt, SetRun, Started, StartFailed
+from crond_py.policy import (
+    Admission,
+    decide_overlap,
+    is_retryable,
+    judge_exit,
+    retry_delay,
+    wants_rerun,
+    wants_retry,
+)
+from crond_py.ports import Ended, LeftOver, SetAttempt, SetRun, Started, StartFailed
 
 LONGEST_AHEAD = timedelta(milliseconds=20)
 """A claim is never made longer before its instant than this; more is a clock that was set back."""
@@ -38,10 +46,13 @@ class Attempts:
     def start(self, active: ActiveRun) -> None:
         """Begin an attempt of a run that waited, or let it wait for a slot."""
         self._cancel_timer(active, "wait_timer")
+        was = active.run.state
         if self.take_slot(active, self._parts.timekeeper.now()):
             self._start_with_slot(active)
-        else:
-            self.limit_waiting(active)
+            return
+        self.limit_waiting(active)
+        if was is not State.QUEUED and active.is_claimed:
+            self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
 
     def _start_with_slot(self, active: ActiveRun) -> None:
         if active.is_claimed:
@@ -165,6 +176,26 @@ class Attempts:
         )
         self._end(active, outcome, reason, None)
 
+    def left_over(self, event: LeftOver) -> None:
+        """End what a process has left behind that has ended by itself; how, is settled."""
+        active = self._current(event.key.run_id, event.key.number)
+        if active is None or active.attempt is None:
+            return
+        self._cancel_timer(active, "timeout_timer")
+        active.attempt = replace(active.attempt, exit=event.exit)
+        if active.stop is None:
+            outcome, reason = judge_exit(event.exit, active.job.success_codes)
+            active.stop = Stop(outcome, reason)
+        number = f"{event.count} process{'' if event.count == 1 else 'es'}"
+        tell(
+            logging.WARNING,
+            f"ending {number} that the command left behind",
+            active.job.name,
+            run=active.run.id,
+        )
+        self.note_stop(active, is_durable=False)
+        self.signal(active)
+
     def ended(self, event: Ended) -> None:
         """Judge an attempt whose process has ended."""
         active = self._current(event.key.run_id, event.key.number)
@@ -174,6 +205,9 @@ class Attempts:
             outcome, reason = active.stop.outcome, active.stop.reason
         else:
             outcome, reason = judge_exit(event.exit, active.job.success_codes)
+        if event.note:
+            tell(logging.WARNING, event.note, active.job.name, run=active.run.id)
+        reason = "; ".join(filter(None, (reason, event.note)))
         self._end(active, outcome, reason, event.exit)
 
     def _end(self, active: ActiveRun, outcome: Outcome, reason: str, exit_: Exit | None) -> None:
@@ -181,11 +215,26 @@ class Attempts:
         self._cancel_timer(active, "timeout_timer")
         self._cancel_timer(active, "kill_timer")
         self.close(active, outcome, reason, exit_, now)
-        if wants_retry(outcome, active.attempt_number, active.job.retry):
-            self._await_retry(active, outcome, reason, now)
-        else:
-            self.finish(active, outcome, reason)
+        self.conclude(active, outcome, reason)
         self.give_slot_back(active.job)
+
+    def conclude(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
+        """Have a run whose attempt is closed tried again, or give it its outcome."""
+        job, attempt = active.job, active.attempt
+        is_cut_short = active.stop is not None and active.stop.is_cut_short
+        if is_cut_short and self._exists(active) and wants_rerun(job.on_crash, active.lost):
+            active.stop = None
+            self.start(active)
+        elif not wants_retry(outcome, active.attempt_number, job.retry):
+            self.finish(active, outcome, reason)
+        elif not is_retryable(outcome, attempt.exit if attempt else None, job.retry_on):
+            self.finish(active, outcome, f"{reason}; not tried again, retry_on does not name it")
+        else:
+            self._await_retry(active, outcome, reason, self._parts.timekeeper.now())
+
+    def _exists(self, active: ActiveRun) -> bool:
+        state = self._register.states.get(active.job.name)
+        return state is not None and not state.is_removed
 
     def close(
         self,
@@ -196,20 +245,25 @@ class Attempts:
         now: datetime,
     ) -> None:
         """Enter how an attempt ended; when, nobody knows of one that was lost."""
-        if active.attempt is None:
+        attempt = active.attempt
+        if attempt is None:
             return
+        if attempt.exit is not None and exit_ in {None, Exit()}:
+            exit_ = attempt.exit  # it was seen before the rest of its tree was gone
+        if outcome is Outcome.LOST:
+            active.lost += 1
         active.attempt = replace(
-            active.attempt,
+            attempt,
             finished_at=None if outcome is Outcome.LOST and exit_ is None else now,
             exit=exit_,
             outcome=outcome,
-            reason=reason or active.attempt.reason,
+            reason=reason or attempt.reason,
+            stopping=None,
         )
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
     def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
-        state = self._register.states.get(active.job.name)
-        if state is None or state.is_removed:
+        if not self._exists(active):
             self.finish(active, outcome, reason)
             return
         delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random.random())
@@ -254,13 +308,15 @@ class Attempts:
                 KillDue(active, active.attempt_number),
             )
 
-    def note_cancel(self, active: ActiveRun, reason: str) -> None:
-        """Enter that a run is being cancelled: a restart must not run it again."""
-        if active.is_claimed and active.run.reason != reason:
-            active.run = replace(active.run, reason=reason)
-            self._parts.outbox.write(
-                SetRun(active.run.id, State.RUNNING, reason=reason), durable=True
-            )
+    def note_stop(self, active: ActiveRun, *, is_durable: bool = True) -> None:
+        """Enter that an attempt is being ended: a restart goes on with that, and not with it."""
+        stop, attempt = active.stop, active.attempt
+        if stop is None or attempt is None or not active.is_claimed:
+            return
+        noted = replace(attempt, stopping=stop.outcome, reason=stop.reason)
+        if noted != attempt:
+            active.attempt = noted
+            self._parts.outbox.write(SetAttempt(active.run.id, noted), durable=is_durable)
 
     # --- the end of a run -----------------------------------------------------------------
 
@@ -314,14 +370,22 @@ class Attempts:
             state.queued.remove(active)
         if active.attempt is not None:
             state.last = active.run
-        self._promote(state)
+        self.promote(state)
         if not state.active and not state.queued:
             if state.is_removed:
                 del self._register.states[state.job.name]
             else:
                 self._register.on_idle(state, self._parts.timekeeper.now())
 
-    def _promote(self, state: JobState) -> None:
+    def renew_waiting(self, state: JobState) -> None:
+        """Let the runs of a job that wait go by its new definition."""
+        for active in [*state.active, *state.queued]:
+            if active.stage in {Stage.BEHIND, Stage.SLOT}:
+                self._cancel_timer(active, "wait_timer")
+                self.limit_waiting(active)
+        self.promote(state)
+
+    def promote(self, state: JobState) -> None:
         """Start runs that waited for a predecessor, as many as the overlap policy allows."""
         while state.queued and not self._register.is_stopping:
             first = state.queued[0]

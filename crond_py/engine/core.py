@@ -24,9 +24,9 @@ from crond_py.engine.retention import Retention
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Cursor, Run, State
+from crond_py.model import Cause, Cursor, OnStop, Run, State
 from crond_py.policy import TICK
-from crond_py.ports import Ended, Ledger, Started, StartFailed, Timer
+from crond_py.ports import Ended, Ledger, LeftOver, Started, StartFailed, Timer
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
@@ -40,8 +40,8 @@ class Core:
         self._ledger = ledger
         self._register = register = Register()
         self._attempts = Attempts(parts, register)
-        self._admitter = Admitter(parts, register, self._attempts)
         self._stopper = Stopper(self._attempts)
+        self._admitter = Admitter(parts, register, self._attempts, self._stopper)
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
         self._started_at = now = parts.timekeeper.now()
@@ -49,6 +49,7 @@ class Core:
         register.on_row = self._row_entered
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
+        self._ledger_settling: Timer | None = None
         self._is_limit_over = False
         self._on_stopped: list[Callable[[], None]] = []
 
@@ -66,9 +67,12 @@ class Core:
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
             state.last = last.get(job.name)
-        Recoverer(self._parts, self._register, self._admitter, self._stopper).recover(
-            open_runs, self._ledger.identity
-        )
+        for name, cursor in cursors.items():
+            if name not in crontab.jobs:
+                self._agenda.forget_stored(cursor)
+        Recoverer(
+            self._parts, self._register, self._attempts, self._admitter, self._stopper
+        ).recover(open_runs, self._ledger.identity)
         for state in list(self._register.states.values()):
             self._agenda.begin(state)
         for state in list(self._register.states.values()):
@@ -89,6 +93,7 @@ class Core:
                 self._agenda.begin(state)
             else:
                 self._agenda.replace_job(state, job)
+                self._attempts.renew_waiting(state)
         for slots in list(self._register.pools.values()):
             self._attempts.fill(slots)
 
@@ -100,8 +105,12 @@ class Core:
 
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
+        pools = self._register.pools
+        for name in [name for name in pools if name not in crontab.pools]:
+            if not pools[name].is_in_use:
+                del pools[name]
         for name, pool in crontab.pools.items():
-            self._register.pools.setdefault(name, Slots(pool)).pool = pool
+            pools.setdefault(name, Slots(pool)).pool = pool
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
@@ -112,10 +121,11 @@ class Core:
             self._register.states.pop(state.job.name, None)
 
     def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
-        """Start nothing more; ``on_stopped`` is called once no process is left.
+        """Start nothing more; ``on_stopped`` is called once there is nothing to wait for.
 
-        After ``limit`` (None: no limit) the processes are ended. What is queued or waits for a
-        retry stays in the ledger and goes on with the next start.
+        That is up to the jobs' ``on_stop``. After ``limit`` (None: no limit) the processes that
+        are waited for are ended. What is queued or waits for a retry stays in the ledger and goes
+        on with the next start.
         """
         self._on_stopped.append(on_stopped)
         if not self._register.is_stopping:
@@ -126,19 +136,27 @@ class Core:
                 self._parts.timers.call_at(
                     self._parts.timekeeper.after(limit), events.StopLimitDue()
                 )
+            for active in self._waited_for():
+                if active.job.on_stop is OnStop.TERMINATE:
+                    self._stopper.cancel(active, "pycron was stopped")
 
     def end_runs(self, reason: str) -> None:
-        """End every process, as a cancel of its run; from now on a stop waits for nothing else."""
+        """End every process that a stop waits for, as a cancel of its run; then wait no longer."""
         self._is_limit_over = True
-        for active in list(self._register.runs.values()):
-            if active.stage in {Stage.STARTING, Stage.RUNNING}:
-                self._stopper.cancel(active, reason)
+        for active in self._waited_for():
+            self._stopper.cancel(active, reason)
 
-    @property
-    def processes_left(self) -> int:
-        """How many runs have a process, or are about to."""
-        stages = {Stage.STARTING, Stage.RUNNING}
-        return sum(active.stage in stages for active in self._register.runs.values())
+    def _waited_for(self) -> list[ActiveRun]:
+        """Return the runs that a stop waits for: all that have a process but are not to be left.
+
+        What is just being started is waited for: it can be left once it is there.
+        """
+        return [
+            active
+            for active in self._register.runs.values()
+            if active.stage is Stage.STARTING
+            or (active.stage is Stage.RUNNING and not active.is_to_be_left)
+        ]
 
     # --- events ---------------------------------------------------------------------------
 
@@ -160,12 +178,15 @@ class Core:
 
     def _tell_stopped(self) -> None:
         """Call back once nothing runs and all is written, or the time for that is over."""
-        if not self._register.is_stopping or self.processes_left:
+        if not self._register.is_stopping or self._waited_for():
             return
         if not self._parts.outbox.is_empty:
             if not self._is_limit_over:
                 return
             log.error("stopped with the ledger not written", extra=fields())
+        left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
+        if left and self._on_stopped:
+            log.info("runs are left to the next pycron", extra=fields(runs=left))
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:
             callback()
@@ -178,6 +199,8 @@ class Core:
                 self._attempts.started(event)
             case StartFailed():
                 self._attempts.start_failed(event)
+            case LeftOver():
+                self._attempts.left_over(event)
             case Ended():
                 self._attempts.ended(event)
             case events.Call(function):
@@ -212,6 +235,9 @@ class Core:
                     self.end_runs("pycron was stopped and waited no longer")
                 case events.LedgerRetryDue():
                     self._ledger_retry = None  # every batch ends with a flush
+                case events.LedgerSettleDue():
+                    self._ledger_settling = None
+                    self._ledger.settle()
                 case _:
                     message = f"not a timer's item: {item!r}"
                     raise TypeError(message)
@@ -223,6 +249,14 @@ class Core:
 
     def _row_entered(self, job: str) -> None:
         self._retention.note_row(job, self._parts.timekeeper.now())
+
+    def _watch_ledger(self) -> None:
+        """While the ledger is in trouble, have it see from time to time whether that is over."""
+        settles_in = self._ledger.settles_in
+        if settles_in is not None and self._ledger_settling is None:
+            self._ledger_settling = self._parts.timers.call_at(
+                self._parts.timekeeper.after(settles_in), events.LedgerSettleDue()
+            )
 
     def _flush(self, *, is_urgent: bool = False) -> None:
         """Write and act; after a failure not again before its time, unless somebody waits."""
@@ -248,6 +282,7 @@ class Core:
             if self._ledger_trouble:
                 self._ledger_trouble = ""
                 log.warning("the ledger can be written again", extra=fields())
+        self._watch_ledger()
 
     # --- requests -------------------------------------------------------------------------
 
@@ -255,7 +290,8 @@ class Core:
         """Return everything a person may ask about."""
         states = [s for s in self._register.states.values() if not s.is_removed]
         faults = [f"job {s.job.name} is {s.fault}" for s in states if s.fault]
-        troubles = [*([self._ledger_trouble] if self._ledger_trouble else []), *faults]
+        waits = [self._ledger_trouble] if self._ledger_trouble else []
+        troubles = [*waits, *self._ledger.troubles, *faults]
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,

@@ -65,6 +65,11 @@ class LedgerRetryDue:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerSettleDue:
+    """It is time for a ledger in trouble to see whether that is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopLimitDue:
     """A stopping daemon has waited for its jobs as long as it may."""
 

@@ -37,6 +37,11 @@ class Slots:
         return bool(self._waiting)
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether some run has a slot or waits for one."""
+        return self.taken > 0 or self.has_waiting
+
+    @property
     def is_free(self) -> bool:
         """Whether a newcomer would get a slot."""
         has_room = self.pool.workers is None or self.taken < self.pool.workers

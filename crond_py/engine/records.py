@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from crond_py.crontab.model import Job
-from crond_py.model import Attempt, Cursor, Outcome, Run
+from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences
 from crond_py.ports import AttemptKey, Timer
 
@@ -32,19 +32,23 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a run is being ended before its own end, and what its outcome will be."""
+    """Why a run is being ended before its own end, and what its outcome will be.
+
+    ``is_cut_short``: a crash has ended it, and only what is left of its tree is to be ended.
+    """
 
     outcome: Outcome
     reason: str
     is_forced: bool = False
+    is_cut_short: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class ActiveRun:
     """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.
 
-    ``job`` is the definition it was claimed under; ``on_end`` is called with the finished run
-    once its outcome is in the ledger.
+    ``job`` is the definition it was claimed under; ``lost`` counts the attempts that a crash cut
+    short; ``on_end`` is called with the finished run once its outcome is in the ledger.
     """
 
     job: Job
@@ -52,6 +56,7 @@ class ActiveRun:
     stage: Stage
     attempt: Attempt | None = None
     stop: Stop | None = None
+    lost: int = 0
     begins_when_claimed: bool = False
     timeout_timer: Timer | None = None
     kill_timer: Timer | None = None
@@ -62,6 +67,11 @@ class ActiveRun:
     def is_claimed(self) -> bool:
         """Whether the ledger has it."""
         return self.run.id != 0
+
+    @property
+    def is_to_be_left(self) -> bool:
+        """Whether a stopping daemon leaves its process to the next one."""
+        return self.job.on_stop is OnStop.LEAVE and self.stop is None
 
     @property
     def key(self) -> AttemptKey:

@@ -1,27 +1,38 @@
 """What a restarted daemon does with the runs that its predecessor left without an outcome.
 
 A process that still runs is found by the PYCRON_RUN_ID in its environment and adopted, so that
-the overlap policy, timeouts and cancels hold for it as before.
+the overlap policy, timeouts and cancels hold for it as before. Of a process that is gone, what it
+has left behind is ended first where the run was being ended or its job says so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
+from crond_py.engine.attempts import Attempts
 from crond_py.engine.parts import Parts, Register, fields, log
-from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
-from crond_py.model import Attempt, Cursor, Run, State
-from crond_py.policy import Recovery, decide_recovery
-from crond_py.ports import Survivor
+from crond_py.model import Attempt, Cursor, OnCrash, Outcome, Run, State
+from crond_py.policy import (
+    MOST_RERUNS,
+    Recovery,
+    Remains,
+    decide_recovery,
+    retry_delay,
+    wants_rerun,
+)
+from crond_py.ports import ProcessSpec, SetAttempt, Survivor
 
-CUT_SHORT = "pycron ended while it ran, and its process is gone; nobody saw how it ended"
+CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
+TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
 
 _ORDER = {State.RUNNING: 0, State.WAITING_RETRY: 1, State.QUEUED: 2}
 """What counts as active comes first, so that what waits finds it there."""
@@ -31,10 +42,16 @@ class Recoverer:
     """Goes through the open runs once, at the start."""
 
     def __init__(
-        self, parts: Parts, register: Register, admitter: Admitter, stopper: Stopper
+        self,
+        parts: Parts,
+        register: Register,
+        attempts: Attempts,
+        admitter: Admitter,
+        stopper: Stopper,
     ) -> None:
         self._parts = parts
         self._register = register
+        self._attempts = attempts
         self._admitter = admitter
         self._stopper = stopper
 
@@ -43,54 +60,82 @@ class Recoverer:
         runs = sorted(open_runs, key=lambda run: (_ORDER[run.state], run.id))
         if not runs:
             return
-        survivors = {
-            (survivor.tag, survivor.attempt): survivor
-            for survivor in self._parts.processes.survivors(identity)
-            if survivor.leader
-        }
+        survivors = defaultdict(list)
+        for survivor in self._parts.processes.survivors(identity):
+            survivors[survivor.tag, survivor.attempt].append(survivor)
         for run in runs:
             number = run.attempts[-1].number if run.attempts else 0
-            survivor = survivors.get((f"{identity}-{run.id}", number))
-            self._recover(run, survivor)
+            self._recover(run, survivors[f"{identity}-{run.id}", number])
 
-    def _recover(self, run: Run, survivor: Survivor | None) -> None:
+    def _recover(self, run: Run, survivors: Sequence[Survivor]) -> None:
         state = self._register.states.get(run.job)
         job_exists = state is not None and not state.is_removed
-        job = state.job if state is not None else _unknown_job(run.job)
-        active = ActiveRun(job, run, Stage.SLOT, run.attempts[-1] if run.attempts else None)
-        recovery = decide_recovery(
-            run.state,
-            survives=survivor is not None and self._adopt(active, survivor),
-            is_cancelled=_is_cancelled(run),
-            on_crash=job.on_crash,
-            job_exists=job_exists,
-        )
         if state is None:
-            state = self._leftover_state(job, run)
+            state = self._leftover_state(run)
+        active = _active_run(state.job, run)
+        recovery = self._decide(active, survivors, job_exists=job_exists)
         log.log(
             logging.INFO if recovery in {Recovery.ADOPT, Recovery.REQUEUE} else logging.WARNING,
             "run of an earlier pycron: %s",
-            recovery,
+            recovery.replace("_", " "),
             extra=fields(job=run.job, run=run.id, due=run.due),
         )
-        self._admitter.resume(state, active, recovery, _how_lost(active))
-        if recovery is Recovery.ADOPT and _is_cancelled(run):
-            self._stopper.cancel(active, run.reason)
+        self._resume(state, active, recovery, len(survivors))
 
-    def _adopt(self, active: ActiveRun, survivor: Survivor) -> bool:
+    def _decide(
+        self, active: ActiveRun, survivors: Sequence[Survivor], *, job_exists: bool
+    ) -> Recovery:
+        """Say what becomes of a run; what is to be watched of it is watched from here on."""
+        attempt, run = active.attempt, active.run
+        is_running = run.state is State.RUNNING and attempt is not None
+        spec = self._spec(active) if is_running else None
+        remains = Remains.REST if survivors else Remains.NOTHING
+        if spec is not None and self._adopt(active, spec, survivors):
+            remains = Remains.LEADER
+
+        def decide(remains: Remains) -> Recovery:
+            return decide_recovery(
+                run.state,
+                remains=remains,
+                stopping=_stopping(attempt),
+                leftovers=active.job.leftovers,
+                wants_rerun=wants_rerun(active.job.on_crash, active.lost + 1),
+                job_exists=job_exists,
+            )
+
+        recovery = decide(remains)
+        if spec is None:
+            return recovery
+        processes = self._parts.processes
+        if recovery is Recovery.END_REST and not processes.adopt_rest(spec, survivors):
+            recovery = decide(Remains.NOTHING)
+        if recovery not in {Recovery.ADOPT, Recovery.END_REST}:
+            processes.settle(spec)
+        return recovery
+
+    def _spec(self, active: ActiveRun) -> ProcessSpec:
+        """Return the specification of the present attempt, and name the output it has."""
+        spec = self._parts.specify(active.job, active.run, active.attempt_number)
+        if active.attempt is not None and spec.output is not None and not active.attempt.output:
+            # Its start was not entered; there may be output all the same.
+            active.attempt = replace(active.attempt, output=str(spec.output.path))
+        return spec
+
+    def _adopt(self, active: ActiveRun, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
+        """Watch the attempt's own process, if it is there."""
         attempt = active.attempt
-        if attempt is None:
+        leader = next((survivor for survivor in survivors if survivor.leader), None)
+        if attempt is None or leader is None:
             return False
-        if attempt.start_ticks is not None and attempt.start_ticks != survivor.start_ticks:
+        if attempt.start_ticks is not None and attempt.start_ticks != leader.start_ticks:
             return False
-        spec = self._parts.specify(active.job, active.run, attempt.number)
-        if not self._parts.processes.adopt(spec, survivor):
+        if not self._parts.processes.adopt(spec, leader):
             return False
         active.attempt = replace(
             attempt,
-            pid=survivor.pid,
-            start_ticks=survivor.start_ticks,
-            started_at=attempt.started_at or self._started_at(attempt, survivor),
+            pid=leader.pid,
+            start_ticks=leader.start_ticks,
+            started_at=attempt.started_at or self._started_at(attempt, leader),
         )
         return True
 
@@ -99,23 +144,104 @@ class Recoverer:
         timekeeper = self._parts.timekeeper
         return max(attempt.begun_at, timekeeper.now() - timekeeper.age(survivor.start_ticks))
 
-    def _leftover_state(self, job: Job, run: Run) -> JobState:
+    # --- going on -------------------------------------------------------------------------
+
+    def _resume(
+        self, state: JobState, active: ActiveRun, recovery: Recovery, survivors: int
+    ) -> None:
+        """Go on with a run; ``active.run`` is as the ledger has it."""
+        now = self._parts.timekeeper.now()
+        self._register.runs[active.run.id] = active
+        match recovery:
+            case Recovery.ADOPT | Recovery.END_REST:
+                self._resume_process(state, active)
+                self._resume_stop(active, recovery)
+            case Recovery.STOPPED:
+                state.active.append(active)
+                self._close_stopped(active, now)
+            case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
+                state.active.append(active)
+                self._attempts.set_retry(active, _remaining_delay(active, now), now)
+            case Recovery.REQUEUE:
+                self._admitter.wait_or_start(state, active)
+            case Recovery.RERUN:
+                self._attempts.close(active, Outcome.LOST, _how_lost(active, survivors), None, now)
+                self._admitter.wait_or_start(state, active)
+            case Recovery.LOST:
+                reason = _how_lost(active, survivors)
+                self._attempts.close(active, Outcome.LOST, reason, None, now)
+                if active.job.on_crash is OnCrash.RERUN and active.lost > MOST_RERUNS:
+                    reason = f"{reason}; {TOO_OFTEN}"
+                self._attempts.finish(active, Outcome.LOST, reason)
+            case Recovery.REMOVED:
+                reason = "the job was removed from the crontab"
+                self._attempts.finish(active, Outcome.CANCELLED, reason)
+
+    def _resume_process(self, state: JobState, active: ActiveRun) -> None:
+        active.stage = Stage.RUNNING
+        state.active.append(active)
+        self._register.slots(active.job).taken += 1
+        attempt = active.attempt
+        assert attempt is not None  # noqa: S101 - it was adopted by it
+        self._parts.outbox.write(SetAttempt(active.run.id, attempt))
+
+    def _resume_stop(self, active: ActiveRun, recovery: Recovery) -> None:
+        """Go on with ending a run, or let its timeout go on."""
+        attempt = active.attempt
+        assert attempt is not None  # noqa: S101 - it was adopted by it
+        stopping = _stopping(attempt)
+        if stopping is not None:
+            self._stopper.resume(active, Stop(stopping, attempt.reason))
+        elif recovery is Recovery.END_REST:
+            self._stopper.resume(active, Stop(Outcome.LOST, CUT_SHORT, is_cut_short=True))
+        elif active.job.timeout is not None:
+            used = self._parts.timekeeper.age(attempt.start_ticks or 0)
+            self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
+
+    def _close_stopped(self, active: ActiveRun, now: datetime) -> None:
+        """End an attempt that was being ended and is gone."""
+        attempt = active.attempt
+        assert attempt is not None  # noqa: S101 - it was being ended
+        outcome, reason = attempt.stopping, attempt.reason
+        assert outcome is not None  # noqa: S101 - so the policy says
+        self._attempts.close(active, outcome, reason, None, now)
+        self._attempts.conclude(active, outcome, reason)
+
+    def _leftover_state(self, run: Run) -> JobState:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled."""
+        job = Job(run.job, StartupTrigger(), command=(), enabled=False)
         cursor = Cursor(job.name, "removed", run.era, run.due, run.due)
         state = JobState(job, cursor, is_removed=True)
         self._register.states[job.name] = state
         return state
 
 
-def _unknown_job(name: str) -> Job:
-    return Job(name, StartupTrigger(), command=(), enabled=False)
+def _active_run(job: Job, run: Run) -> ActiveRun:
+    attempt = run.attempts[-1] if run.attempts else None
+    # The present attempt, should it be found closed, is counted when it is closed again.
+    lost = sum(each.outcome is Outcome.LOST for each in run.attempts[:-1])
+    if attempt is not None and run.state is not State.RUNNING:
+        lost += attempt.outcome is Outcome.LOST
+    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)
 
 
-def _is_cancelled(run: Run) -> bool:
-    """Whether the run was being cancelled: a running one has a reason only then."""
-    return run.state is State.RUNNING and bool(run.reason)
+def _stopping(attempt: Attempt | None) -> Outcome | None:
+    """Return what an attempt was being ended as; one that was lost was not, but its rest was."""
+    stopping = attempt.stopping if attempt is not None else None
+    return None if stopping is Outcome.LOST else stopping
 
 
-def _how_lost(active: ActiveRun) -> str:
+def _how_lost(active: ActiveRun, survivors: int) -> str:
     was_seen = active.attempt is not None and active.attempt.pid is not None
-    return CUT_SHORT if was_seen else NOT_SEEN
+    left = f"; processes it has left still run: {survivors}" if survivors else ""
+    return (CUT_SHORT if was_seen else NOT_SEEN) + left
+
+
+def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
+    """Return how long a retry has still to wait; never longer than the whole delay.
+
+    The clock may have been set back while nobody was there to notice.
+    """
+    whole = retry_delay(active.job.retry, active.attempt_number, 1.0)
+    retry_at = active.run.retry_at or now
+    return min(max(retry_at - now, timedelta(0)), whole)

@@ -28,6 +28,10 @@ class Stopper:
             active.stop = stop
         return False
 
+    def resume(self, active: ActiveRun, stop: Stop) -> None:
+        """Go on with ending an attempt that an earlier daemon had, or what is left of it."""
+        self._stop_process(active, stop)
+
     def timeout_due(self, active: ActiveRun, attempt: int) -> None:
         """End an attempt that has run for too long."""
         if active.stage is not Stage.RUNNING or active.attempt_number != attempt or active.stop:
@@ -57,16 +61,13 @@ class Stopper:
             active.stop = Stop(Outcome.SKIPPED, reason)
 
     def _stop_process(self, active: ActiveRun, stop: Stop) -> None:
-        if stop.outcome is Outcome.CANCELLED:
-            self._attempts.note_cancel(active, stop.reason)
-        if active.stop is not None:
+        before = active.stop
+        if before is not None:
             # A later request may be more urgent, and a cancel is the last word: no retry after it.
-            is_forced = active.stop.is_forced or stop.is_forced
-            first = active.stop if active.stop.outcome is Outcome.CANCELLED else stop
-            stop = replace(first, is_forced=is_forced)
-            if is_forced == active.stop.is_forced:
-                active.stop = stop
-                return
+            first = before if before.outcome is Outcome.CANCELLED else stop
+            stop = replace(first, is_forced=before.is_forced or stop.is_forced)
         active.stop = stop
-        if active.stage is Stage.RUNNING:
+        self._attempts.note_stop(active)
+        must_signal = before is None or stop.is_forced != before.is_forced
+        if must_signal and active.stage is Stage.RUNNING:
             self._attempts.signal(active)

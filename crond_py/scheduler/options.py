@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,6 +17,9 @@ from crond_py.model import Missed, Overlap, Retry
 
 _FAREST_NS = 2**63 - 1  # 292 years
 _NS_PER_S = 1_000_000_000
+
+_OVERLAPS = (Overlap.SKIP, Overlap.QUEUE, Overlap.ALLOW)
+"""A callable cannot be ended, so it cannot be replaced."""
 
 AnyEnum = TypeVar("AnyEnum", bound=StrEnum)
 
@@ -83,7 +86,7 @@ def read_settings(
     values = dict(options)
     values.setdefault("name", _name_of(func))
     if "overlap" in values:
-        values["overlap"] = read_enum("overlap", Overlap, values["overlap"])
+        values["overlap"] = read_enum("overlap", _OVERLAPS, values["overlap"])
     if "missed" in values:
         values["missed"] = read_enum("missed", Missed, values["missed"])
     settings = Settings(**values)
@@ -94,7 +97,7 @@ def read_settings(
     return settings
 
 
-def read_enum(what: str, kind: type[AnyEnum], value: object) -> AnyEnum:
+def read_enum(what: str, kind: Iterable[AnyEnum], value: object) -> AnyEnum:
     """Return the member that ``value`` is or spells."""
     for member in kind:
         if value == member:

@@ -6,22 +6,37 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crond_py.model import Cause, Cursor, Exit, Missed, OnCrash, Outcome, Overlap, Retry, State
+from crond_py.model import (
+    Cause,
+    Cursor,
+    Exit,
+    Failure,
+    Leftovers,
+    Missed,
+    OnCrash,
+    Outcome,
+    Overlap,
+    Retry,
+    State,
+)
 from crond_py.policy import (
     TICK,
     Admission,
     Load,
     MissedRule,
     Recovery,
+    Remains,
     advance,
     decide_overlap,
     decide_recovery,
+    is_retryable,
     judge_exit,
     next_unaccounted,
     plan_missed,
     retry_delay,
     rewind,
     unaccounted,
+    wants_rerun,
     wants_retry,
 )
 
@@ -72,6 +87,11 @@ def cursor(accounted_until: datetime, baseline: datetime = NOON - HOUR) -> Curso
         ("allow", "schedule", 3, 0, "START"),
         ("allow", "schedule", 4, 0, "SKIP max_running"),
         ("allow", "catch_up", 4, 0, "QUEUE"),
+        ("replace", "schedule", 0, 0, "START"),
+        ("replace", "schedule", 1, 0, "REPLACE"),
+        ("replace", "schedule", 1, 1, "REPLACE"),
+        ("replace", "manual", 1, 0, "REPLACE"),
+        ("replace", "catch_up", 1, 7, "QUEUE"),
     ],
 )
 def test_overlap_table(overlap: str, cause: str, active: int, queued: int, expected: str) -> None:
@@ -254,46 +274,104 @@ def test_retry_table(outcome: Outcome, attempt: int, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "survives", "on_crash", "exists", "expected"),
+    ("state", "remains", "rerun", "exists", "expected"),
     [
-        ("running", True, "lost", True, Recovery.ADOPT),
-        ("running", True, "rerun", False, Recovery.ADOPT),
-        ("running", False, "lost", True, Recovery.LOST),
-        ("running", False, "rerun", True, Recovery.RERUN),
-        ("running", False, "rerun", False, Recovery.LOST),
-        ("queued", False, "lost", True, Recovery.REQUEUE),
-        ("queued", False, "lost", False, Recovery.REMOVED),
-        ("waiting_retry", False, "lost", True, Recovery.REQUEUE),
-        ("waiting_retry", False, "lost", False, Recovery.REMOVED),
+        ("running", Remains.LEADER, False, True, Recovery.ADOPT),
+        ("running", Remains.LEADER, True, False, Recovery.ADOPT),
+        ("running", Remains.NOTHING, False, True, Recovery.LOST),
+        ("running", Remains.NOTHING, True, True, Recovery.RERUN),
+        ("running", Remains.NOTHING, True, False, Recovery.LOST),
+        ("running", Remains.REST, False, True, Recovery.LOST),
+        ("running", Remains.REST, True, True, Recovery.RERUN),
+        ("queued", Remains.NOTHING, False, True, Recovery.REQUEUE),
+        ("queued", Remains.NOTHING, False, False, Recovery.REMOVED),
+        ("waiting_retry", Remains.NOTHING, False, True, Recovery.REQUEUE),
+        ("waiting_retry", Remains.REST, False, True, Recovery.REQUEUE),
+        ("waiting_retry", Remains.NOTHING, False, False, Recovery.REMOVED),
     ],
 )
 def test_recovery_table(
     state: str,
-    survives: bool,
-    on_crash: str,
+    remains: Remains,
+    rerun: bool,
     exists: bool,
     expected: Recovery,
 ) -> None:
     """P2, P3, P5: survivors are adopted; what a crash cut is lost, or run again on request."""
     recovery = decide_recovery(
         State(state),
-        survives=survives,
-        is_cancelled=False,
-        on_crash=OnCrash(on_crash),
+        remains=remains,
+        stopping=None,
+        leftovers=Leftovers.LEAVE,
+        wants_rerun=rerun,
         job_exists=exists,
     )
     assert recovery is expected
 
 
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("rerun", [True, False])
+def test_what_outlives_its_command_is_ended_where_the_job_says_so(
+    rerun: bool, exists: bool
+) -> None:
+    """P6: with leftovers = "kill" descendants whose leader is gone are ended before all else."""
+    recovery = decide_recovery(
+        State.RUNNING,
+        remains=Remains.REST,
+        stopping=None,
+        leftovers=Leftovers.KILL,
+        wants_rerun=rerun,
+        job_exists=exists,
+    )
+    assert recovery is Recovery.END_REST
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"), [(1, True), (2, True), (3, True), (4, False), (5, False)]
+)
+def test_a_run_that_is_cut_short_again_and_again_is_given_up(lost: int, expected: bool) -> None:
+    """P3: an occurrence is run again three times at most; it may be what takes us down."""
+    assert wants_rerun(OnCrash.RERUN, lost) is expected
+    assert not wants_rerun(OnCrash.LOST, lost)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "exit_", "retry_on", "expected"),
+    [
+        (Outcome.FAILED, Exit(code=1), None, True),
+        (Outcome.FAILED, Exit(code=75), frozenset({75}), True),
+        (Outcome.FAILED, Exit(code=1), frozenset({75}), False),
+        (Outcome.FAILED, Exit(code=1), frozenset({Failure.SIGNAL}), False),
+        (Outcome.FAILED, Exit(signal=9), frozenset({Failure.SIGNAL}), True),
+        (Outcome.FAILED, Exit(signal=9), frozenset({9}), False),
+        (Outcome.FAILED, None, frozenset({Failure.START}), True),
+        (Outcome.FAILED, None, frozenset({1, Failure.TIMEOUT}), False),
+        (Outcome.TIMED_OUT, Exit(signal=15), frozenset({Failure.TIMEOUT}), True),
+        (Outcome.TIMED_OUT, Exit(signal=15), frozenset({Failure.SIGNAL}), False),
+        (Outcome.TIMED_OUT, Exit(code=75), frozenset({75}), False),
+    ],
+)
+def test_retry_on_names_the_failures_that_are_tried_again(
+    outcome: Outcome, exit_: Exit | None, retry_on: frozenset[int | Failure] | None, expected: bool
+) -> None:
+    """An attempt is tried again where retry_on names its exit status, or the way it failed."""
+    assert is_retryable(outcome, exit_, retry_on) is expected
+
+
 @pytest.mark.parametrize("on_crash", list(OnCrash))
 def test_a_cancelled_run_is_not_run_again(on_crash: OnCrash) -> None:
     """P3: what was being cancelled when the daemon died is cancelled; it is not run again."""
-    for survives, expected in ((False, Recovery.CANCELLED), (True, Recovery.ADOPT)):
+    for remains, expected in (
+        (Remains.NOTHING, Recovery.STOPPED),
+        (Remains.REST, Recovery.END_REST),
+        (Remains.LEADER, Recovery.ADOPT),
+    ):
         recovery = decide_recovery(
             State.RUNNING,
-            survives=survives,
-            is_cancelled=True,
-            on_crash=on_crash,
+            remains=remains,
+            stopping=Outcome.CANCELLED,
+            leftovers=Leftovers.LEAVE,
+            wants_rerun=wants_rerun(on_crash, 1),
             job_exists=True,
         )
         assert recovery is expected
