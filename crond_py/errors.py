@@ -8,8 +8,10 @@
     ├── CrontabError                 exit code 78  the crontab is refused; carries every fault
     ├── StateLockedError             exit code 1   another daemon holds the state directory
     ├── LedgerError                  exit code 1   the ledger cannot be read or written now
-    │   └── LedgerCorruptError       it is not a ledger, or a newer or damaged one
+    │   ├── LedgerCorruptError       it is not a ledger, or a newer or damaged one
+    │   └── LedgerRefusedError       a record that no ledger would ever take
     ├── RequestRefusedError          exit code 1   understood, but policy says no
+    ├── CannotStartError             exit code 126 a process cannot be started, 127: no such command
     ├── ProtocolError                exit code 1   a line on the control socket that makes no sense
     └── SchedulerShutdownError       exit code 1   a task for a scheduler that has been shut down
 
@@ -113,8 +115,28 @@ class LedgerCorruptError(LedgerError):
         self.is_newer = is_newer
 
 
+class LedgerRefusedError(LedgerError):
+    """A record contradicts itself or what is there; trying again will not help."""
+
+
 class RequestRefusedError(PycronError):
     """A request that was understood and that policy does not allow now."""
+
+
+class CannotStartError(PycronError):
+    """A process cannot be started as its job wants it; exit codes as a shell has them.
+
+    Inside the daemon it is an outcome: whoever starts processes catches it.
+    """
+
+    def __init__(self, message: str, *, is_missing: bool = False) -> None:
+        super().__init__(message)
+        self.is_missing = is_missing
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # as others have it, but two of them
+        """What the command line leaves with."""
+        return 127 if self.is_missing else 126
 
 
 class ProtocolError(PycronError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -202,6 +202,20 @@ class Ledger(LedgerReader, Protocol):
         no such bound. At most ``limit`` go at a time, oldest due first, so that nothing waits
         for long; there may be more where as many went.
         """
+        ...
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What a person should know of, a sentence each; empty: all is as it should be."""
+        ...
+
+    @property
+    def settles_in(self) -> timedelta | None:
+        """How soon ``settle`` is to be called; None: there is nothing to settle."""
+        ...
+
+    def settle(self) -> None:
+        """Go on towards the end of a trouble, for a short time. Raises nothing of its own."""
         ...
 
 

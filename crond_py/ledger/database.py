@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
-from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
 
 APPLICATION_ID = 0x70796372
 """Marks the file as one of pycron's; see ``PRAGMA application_id``."""
@@ -43,7 +43,11 @@ _WORDS = {
         "cannot be read or written: I/O error; look at the disk, and for a quota or a limit on "
         "the size of files"
     ),
+}
+_REFUSALS = {
     sqlite3.SQLITE_CONSTRAINT: "refuses a record that contradicts itself",
+    sqlite3.SQLITE_MISMATCH: "refuses a record with a value of another kind",
+    sqlite3.SQLITE_TOOBIG: "refuses a record that is too large",
 }
 
 
@@ -97,6 +101,8 @@ def _translate(error: sqlite3.Error, path: Path) -> LedgerError:
         return damaged(path, str(error))
     if primary == sqlite3.SQLITE_CANTOPEN:
         return LedgerError(f"the ledger {path} cannot be opened: {_why_not_opened(path)}")
+    if primary in _REFUSALS:
+        return LedgerRefusedError(f"the ledger {path} {_REFUSALS[primary]}: {error}")
     words = _WORDS.get(primary, f"cannot be read or written: {error}")
     return LedgerError(f"the ledger {path} {words} ({error.sqlite_errorname})")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -166,6 +166,19 @@ class MemoryLedger:
             outputs += [attempt.output for attempt in run.attempts if attempt.output]
         self._commit(undo, is_durable=False)
         return Pruned(len(pruned), tuple(outputs))
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Nothing: its troubles are those that a test makes."""
+        return ()
+
+    @property
+    def settles_in(self) -> timedelta | None:
+        """Nothing is ever to be settled."""
+        return None
+
+    def settle(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Let go of it. Idempotent."""

@@ -7,10 +7,26 @@ INSERT INTO meta (only_row, identity, created_at) VALUES (1, ?, ?) ON CONFLICT D
 -- name: identity
 SELECT identity FROM meta
 
+-- name: journal_applied
+SELECT journal_applied FROM meta
+
+-- name: set_journal_applied
+UPDATE meta SET journal_applied = max(journal_applied, ?)
+
+-- name: last_id
+SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'
+
+-- name: begin_ids
+INSERT INTO sqlite_sequence (name, seq) SELECT 'runs', 0
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'runs')
+
+-- name: raise_last_id
+UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'runs'
+
 -- name: insert_run
 INSERT INTO runs (
-    job, era, due, cause, state, claimed_at, outcome, reason, last_due, count, finished_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    id, job, era, due, cause, state, claimed_at, outcome, reason, last_due, count, finished_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (job, due, era) DO NOTHING
 
 -- name: update_run
@@ -57,6 +73,9 @@ ORDER BY {order}, a.number
 
 -- name: one_run
 (SELECT * FROM runs WHERE id = ?)
+
+-- name: run_of_occurrence
+(SELECT * FROM runs WHERE job = ? AND due = ? AND era = ?)
 
 -- name: open_runs
 (SELECT * FROM runs INDEXED BY runs_open WHERE outcome IS NULL)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
-from crond_py.ports import Claim
+from crond_py.ports import Claim, SetRun
 
 Row = tuple[Any, ...]
 """A row as sqlite3 gives it: integers, text, bytes and None."""
@@ -66,9 +66,13 @@ def _instant_or_none(us: int | None) -> datetime | None:
 
 
 def claim_row(claim: Claim) -> Row:
-    """Return the values of ``insert_run``. A claim that has an outcome has ended with it."""
+    """Return the values of ``insert_run``. A claim that has an outcome has ended with it.
+
+    The first is the id, which the ledger gives.
+    """
     claimed_at = to_us(claim.claimed_at)
     return (
+        None,
         to_text(claim.job),
         claim.era,
         to_us(claim.due),
@@ -80,6 +84,18 @@ def claim_row(claim: Claim) -> Row:
         to_us_or_none(claim.last_due),
         claim.count,
         None if claim.outcome is None else claimed_at,
+    )
+
+
+def set_run_row(write: SetRun) -> Row:
+    """Return the values of ``update_run``."""
+    return (
+        write.state.value,
+        write.outcome and write.outcome.value,
+        to_text(write.reason),
+        to_us_or_none(write.finished_at),
+        to_us_or_none(write.retry_at),
+        write.run_id,
     )
 
 

@@ -35,6 +35,7 @@ from crond_py.ledger.records import (
     claim_row,
     cursor_row,
     from_text,
+    set_run_row,
     to_text,
     to_us,
     to_us_or_none,
@@ -141,6 +142,19 @@ class SqliteLedger(Asking):
                 self._execute("find_last_attempted", [to_text(job)])
         return Pruned(len(ids), outputs)
 
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Nothing: it has no other place to write to, so each write tells of its trouble."""
+        return ()
+
+    @property
+    def settles_in(self) -> timedelta | None:
+        """Nothing is ever to be settled."""
+        return None
+
+    def settle(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
         """Let go of the file. Idempotent."""
         with in_words(self._path):
@@ -158,15 +172,7 @@ class SqliteLedger(Asking):
         return run_id
 
     def _set_run(self, write: SetRun) -> None:
-        values = (
-            write.state.value,
-            write.outcome and write.outcome.value,
-            to_text(write.reason),
-            to_us_or_none(write.finished_at),
-            to_us_or_none(write.retry_at),
-            write.run_id,
-        )
-        if self._execute("update_run", values).rowcount == 0:
+        if self._execute("update_run", set_run_row(write)).rowcount == 0:
             raise self._no_such_run(write.run_id)
 
     def _set_attempt(self, write: SetAttempt) -> None:

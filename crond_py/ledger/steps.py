@@ -1,0 +1,114 @@
+"""Writes as rows: what is done to the ledger's tables, and what the journal keeps until then.
+
+Not responsible for doing it. A step is one write in the form that the tables take; it goes through
+the journal and comes out the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from crond_py.ledger.records import (
+    Row,
+    attempt_row,
+    claim_row,
+    cursor_row,
+    from_text,
+    set_run_row,
+    to_text,
+)
+from crond_py.model import Run
+from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
+
+
+class Kind(StrEnum):
+    """What a step enters or changes."""
+
+    CLAIM = "claim"
+    RUN = "run"
+    ATTEMPT = "attempt"
+    CURSOR = "cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write as rows. ``row`` of a claim begins with its run's id, None: the ledger gives one.
+
+    ``attempt`` is the row of the attempt that a claim begins, whatever it has as its run.
+    """
+
+    kind: Kind
+    row: Row
+    attempt: Row | None = None
+
+    def with_id(self, run_id: int) -> Step:
+        """Return a claim's step with the id that its run has."""
+        return replace(self, row=(run_id, *self.row[1:]))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.row}"
+
+
+def to_step(write: Write) -> Step:
+    """Return a write as rows. Raises TypeError and the like where it has none."""
+    match write:
+        case Claim():
+            begun = write.attempt
+            return Step(Kind.CLAIM, claim_row(write), attempt_row(0, begun) if begun else None)
+        case SetRun():
+            return Step(Kind.RUN, set_run_row(write))
+        case SetAttempt():
+            return Step(Kind.ATTEMPT, attempt_row(write.run_id, write.attempt))
+        case SetCursor():
+            return Step(Kind.CURSOR, cursor_row(write.cursor))
+
+
+def steps_of_run(run: Run) -> list[Step]:
+    """Return the steps that enter a run as it stands, under its own id."""
+    claim = Claim(
+        job=run.job,
+        era=run.era,
+        due=run.due,
+        cause=run.cause,
+        state=run.state,
+        claimed_at=run.claimed_at,
+        outcome=run.outcome,
+        reason=run.reason,
+        last_due=run.last_due,
+        count=run.count,
+    )
+    stands = SetRun(run.id, run.state, run.outcome, run.reason, run.finished_at, run.retry_at)
+    attempts = [to_step(SetAttempt(run.id, attempt)) for attempt in run.attempts]
+    return [to_step(claim).with_id(run.id), to_step(stands), *attempts]
+
+
+# --- as bytes -----------------------------------------------------------------------------------
+
+
+def pack(steps: Sequence[Step]) -> bytes:
+    """Return steps as bytes."""
+    items = [
+        [step.kind, _plain(step.row), None if step.attempt is None else _plain(step.attempt)]
+        for step in steps
+    ]
+    return json.dumps(items, separators=(",", ":")).encode("ascii")
+
+
+def unpack(content: bytes) -> list[Step]:
+    """Return what was packed; a ValueError or TypeError where that is no list of steps."""
+    return [
+        Step(Kind(kind), _row(row), None if attempt is None else _row(attempt))
+        for kind, row, attempt in json.loads(content)
+    ]
+
+
+def _plain(row: Row) -> Row:
+    """Return a row as JSON can hold it: bytes are text that is no UTF-8, which it can escape."""
+    return tuple(from_text(value) if isinstance(value, bytes) else value for value in row)
+
+
+def _row(values: Iterable[object]) -> Row:
+    return tuple(to_text(value) if isinstance(value, str) else value for value in values)
