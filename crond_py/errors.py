@@ -11,7 +11,8 @@
     │   ├── LedgerCorruptError       it is not a ledger, or a newer or damaged one
     │   └── LedgerRefusedError       a record that no ledger would ever take
     ├── RequestRefusedError          exit code 1   understood, but policy says no
-    ├── CannotStartError             exit code 126 a process cannot be started, 127: no such command
+    ├── CannotStartError             exit code 126 a process cannot be started as its job wants it
+    │   └── CommandNotFoundError     exit code 127 there is no such command
     ├── ProtocolError                exit code 1   a line on the control socket that makes no sense
     └── SchedulerShutdownError       exit code 1   a task for a scheduler that has been shut down
 
@@ -124,19 +125,18 @@ class RequestRefusedError(PycronError):
 
 
 class CannotStartError(PycronError):
-    """A process cannot be started as its job wants it; exit codes as a shell has them.
+    """A process cannot be started as its job wants it; exit codes are those of a shell.
 
     Inside the daemon it is an outcome: whoever starts processes catches it.
     """
 
-    def __init__(self, message: str, *, is_missing: bool = False) -> None:
-        super().__init__(message)
-        self.is_missing = is_missing
+    exit_code: ClassVar[int] = 126
 
-    @property
-    def exit_code(self) -> int:  # type: ignore[override]  # as others have it, but two of them
-        """What the command line leaves with."""
-        return 127 if self.is_missing else 126
+
+class CommandNotFoundError(CannotStartError):
+    """There is no such command."""
+
+    exit_code: ClassVar[int] = 127
 
 
 class ProtocolError(PycronError):
