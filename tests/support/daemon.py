@@ -32,6 +32,9 @@ PATIENCE_S = 60.0
 
 PROGRAMS = Path(__file__).parent / "programs"
 
+ENDS = ("run succeeded", "run failed", "run timed out", "run cancelled", "run lost", "run skipped")
+"""What is logged when a run has its outcome."""
+
 Event = dict[str, Any]
 
 
@@ -66,11 +69,13 @@ class EventLog:
                 self.noise.append(line)
             self._changed.notify_all()
 
-    def wait(self, text: str, *, count: int = 1, since: int = 0, **fields: object) -> Event:
+    def wait(
+        self, text: str | tuple[str, ...], *, count: int = 1, since: int = 0, **fields: object
+    ) -> Event:
         """Return the ``count``-th event whose message has ``text`` in it, and these fields.
 
-        ``since`` is the number of events that had come before (``len(log.events)``). Fails where
-        the log ends without it, or nothing comes for too long.
+        Of several texts any one will do. ``since`` is the number of events that had come before
+        (``len(log.events)``). Fails where the log ends without it, or nothing comes for too long.
         """
 
         def matching() -> list[Event]:
@@ -92,7 +97,7 @@ class EventLog:
         self._reader.join(PATIENCE_S)
         assert not self._reader.is_alive(), "something keeps the daemon's standard error open"
 
-    def all(self, text: str, *, since: int = 0, **fields: object) -> list[Event]:
+    def all(self, text: str | tuple[str, ...], *, since: int = 0, **fields: object) -> list[Event]:
         """Return the events so far whose message has ``text`` in it, and these fields."""
         with self._changed:
             return [e for e in self.events[since:] if _matches(e, text, fields)]
@@ -103,8 +108,10 @@ class EventLog:
         return "\n".join([*self.noise[-lines:], *events])
 
 
-def _matches(event: Event, text: str, fields: Mapping[str, object]) -> bool:
-    return text in event["event"] and all(event.get(key) == fields[key] for key in fields)
+def _matches(event: Event, text: str | tuple[str, ...], fields: Mapping[str, object]) -> bool:
+    texts = (text,) if isinstance(text, str) else text
+    is_meant = any(part in event["event"] for part in texts)
+    return is_meant and all(event.get(key) == fields[key] for key in fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,172 @@
+"""The daemon is killed at random moments under load, and an outside auditor looks at what is left.
+
+Jobs of all policies, about fifty starts a second. What they wrote about themselves and what the
+ledger says is compared by ``tests.support.auditor``, which knows nothing of the code under test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from crond_py.clock import SystemClock
+from tests.support.auditor import Evidence, audit
+from tests.support.daemon import ENDS, PATIENCE_S, Daemon
+from tests.support.mixture import Mixture, mix
+from tests.support.witness import Word, read_ledger, read_words, to_us, unended
+
+LONGEST_LIFE_S = 1.8
+"""A daemon lives for up to this long; its start takes a part of it, so that is hit, too."""
+
+
+class Attack:
+    """Starts and kills a daemon again and again, and remembers what it was answered."""
+
+    def __init__(self, daemon: Daemon, mixture: Mixture, seed: int) -> None:
+        self.daemon = daemon
+        self.mixture = mixture
+        self.random = random.Random(seed)
+        self.crashes: list[int] = []
+        self.cancelled: set[int] = set()
+        self.triggered: set[int] = set()
+
+    def strike(self) -> None:
+        """Start the daemon, let it live for a random time, kill it; often jobs die with it."""
+        self.daemon.start(is_up=False)
+        asked = self._ask() if self.random.random() < 0.5 else None
+        self._let_live(self.random.uniform(0.02, LONGEST_LIFE_S))
+        if asked is None and self.random.random() < 0.3:
+            asked = self._ask()
+            self._let_live(self.random.uniform(0.1, 0.6))
+        self.daemon.signal(signal.SIGKILL)
+        self.crashes.append(to_us(SystemClock().now()))
+        assert self.daemon.wait_exit() == -signal.SIGKILL
+        if asked is not None:
+            self._hear(*asked)
+        share = self.random.choice([0, 0, 0.3, 1])
+        for word in unended(read_words(self.daemon.out)):
+            if self.random.random() < share:
+                _kill(word, self.daemon.out)
+
+    def _let_live(self, seconds: float) -> None:
+        assert self.daemon.process is not None
+        pidfd = os.pidfd_open(self.daemon.pid)
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            assert not poll.poll(seconds * 1000), f"it ended by itself\n{self.daemon.log.text()}"
+        finally:
+            os.close(pidfd)
+
+    def _ask(self) -> tuple[str, subprocess.Popen[str]]:
+        """Begin to cancel a job's runs, or to trigger one; the answer may never come."""
+        rule = self.random.choice(self.mixture.rules)
+        command = self.random.choice(["cancel", "trigger"])
+        more = ["--json"] if command == "cancel" else ["--force"] if rule.overlap == "allow" else []
+        process = subprocess.Popen(
+            [*self.daemon.command, command, rule.job, *more],
+            env=self.daemon.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return command, process
+
+    def _hear(self, command: str, process: subprocess.Popen[str]) -> None:
+        answer, complaint = process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in complaint
+        if process.returncode != 0:
+            return
+        if command == "trigger":
+            self.triggered.add(int(answer))
+        else:
+            told = json.loads(answer)
+            self.cancelled |= {item["run"] for item in told if item["outcome"] == "cancelled"}
+
+    def finish(self) -> Evidence:
+        """Let a last daemon go on for a while, end all that is open, and stop it."""
+        began = to_us(SystemClock().now())
+        log = self.daemon.start()
+        log.wait("run succeeded", count=20)
+        self.daemon.write(mix(is_enabled=False).text)
+        self.daemon.cli("reload")
+        for active in self.daemon.status()["active"]:
+            log.wait(ENDS, run=active["run"])
+        self.daemon.stop()
+        return Evidence(
+            rules=self.mixture.rules,
+            words=tuple(read_words(self.daemon.out)),
+            book=read_ledger(self.daemon.ledger),
+            crashes=tuple(self.crashes),
+            until=began,
+            cancelled=frozenset(self.cancelled),
+            triggered=frozenset(self.triggered),
+        )
+
+
+def _kill(word: Word, out: Path) -> None:
+    """End a job's process with its group, see it gone, and write that down among the words."""
+    try:
+        environment = Path(f"/proc/{word.pid}/environ").read_bytes()
+        if f"PYCRON_RUN_ID={word.tag}".encode() not in environment.split(b"\0"):
+            return
+        pidfd = os.pidfd_open(word.pid)
+    except OSError:
+        return  # it has ended meanwhile
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(word.pid, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        assert poll.poll(PATIENCE_S * 1000), f"process {word.pid} lives on"
+    finally:
+        os.close(pidfd)
+    uptime = SystemClock().monotonic_ns() / 1e9
+    with out.open("ab", buffering=0) as file:
+        file.write(f"killed {uptime:.2f} {word.pid}\n".encode())
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.long)])
+def test_killed_at_random_moments(daemon: Daemon, kills: int) -> None:
+    """However often the daemon is killed, each occurrence is dealt with as promised (P1, P2, P5).
+
+    None ran twice under ``on_crash = "lost"``, none is missing, each has one outcome that agrees
+    with what the command itself wrote, and no two were alive at once under ``skip`` and ``queue``
+    (P3: ``rerun`` is a further attempt of the same run). What a command was told holds, too.
+    """
+    seed = int(os.environ.get("PYCRON_TEST_SEED", "") or secrets.randbelow(10**9))
+    sys.stdout.write(f"PYCRON_TEST_SEED={seed}\n")
+    mixture = mix()
+    daemon.write(mixture.text)
+    attack = Attack(daemon, mixture, seed)
+    for _ in range(kills):
+        attack.strike()
+    evidence = attack.finish()
+    _tell(evidence)
+    assert evidence.words, "nothing ran, so nothing was shown"
+    assert audit(evidence) == []
+
+
+def _tell(evidence: Evidence) -> None:
+    """Say how much was at stake."""
+    outcomes = Counter(run.outcome for run in evidence.book.runs)
+    begun = sum(word.kind == "begin" for word in evidence.words)
+    killed = sum(word.kind == "killed" for word in evidence.words)
+    sys.stdout.write(
+        f"{len(evidence.crashes)} kills, {begun} processes, {killed} of them killed, "
+        f"{len(evidence.cancelled)} runs cancelled, {len(evidence.triggered)} triggered\n"
+        f"{dict(outcomes)}\n"
+    )
