@@ -1,0 +1,53 @@
+"""A small machine with chosen jobs, for tests that look at one rule of the engine at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import Job
+from crond_py.model import Exit, Run
+from crond_py.ports import RunQuery
+from tests.simulation.fakes import Behaviour
+from tests.simulation.world import World
+
+SECOND = timedelta(seconds=1)
+
+MachineWith = Callable[..., World]
+
+
+@pytest.fixture
+def machine_with() -> MachineWith:
+    """Give a function that boots a daemon with some jobs, whose processes behave as told."""
+
+    def boot(
+        *jobs: Job,
+        lasts: timedelta = SECOND,
+        exits: tuple[Exit, ...] = (Exit(code=0),),
+        ignores_term: bool = False,
+    ) -> World:
+        world = World(0)
+        behaviour = Behaviour(lasts=(lasts,), exits=exits, ignores_term=ignores_term)
+        world.jobs = {job.name: job for job in jobs}
+        world.machine.behaviours = {job.name: behaviour for job in jobs}
+        world.boot_daemon()
+        return world
+
+    return boot
+
+
+def rows(world: World, job: str = "a") -> list[Run]:
+    """Return a job's rows, oldest due first."""
+    return list(reversed(world.ledger.runs(RunQuery(job=job))))
+
+
+def outcomes(world: World, job: str = "a") -> list[str]:
+    """Return how a job's runs ended, or where they stand, oldest due first."""
+    return [str(run.outcome or run.state) for run in rows(world, job)]
+
+
+def is_alive(world: World, job: str = "a") -> int:
+    """Return how many processes of a job live."""
+    return sum(process.job == job for process in world.machine.alive.values())

@@ -1,0 +1,151 @@
+"""on_stop: what a stopping daemon waits for, ends, or leaves to the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import CronTrigger, Job
+from crond_py.engine.events import Call
+from crond_py.model import OnCrash, OnStop, Retry
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+JOB = Job("a", CronTrigger(("0 * * * *",)), "true", timezone="UTC")
+
+
+def stop(world: World, limit: timedelta | None = None) -> list[bool]:
+    """Tell the daemon to stop; what is returned has an item once it has."""
+    assert world.daemon is not None
+    core, stopped = world.daemon.core, list[bool]()
+    core.handle([Call(lambda: core.stop(limit, lambda: stopped.append(True)))])
+    return stopped
+
+
+def run_for_a_while(machine_with: MachineWith, on_stop: OnStop, **more: object) -> World:
+    """Return a machine whose daemon has a long run."""
+    world = machine_with(replace(JOB, on_stop=on_stop), lasts=20 * MINUTE, **more)
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    assert is_alive(world) == 1
+    return world
+
+
+def test_waits_as_long_as_it_may(machine_with: MachineWith) -> None:
+    """A run is waited for up to the limit, and then ended as cancelled."""
+    world = run_for_a_while(machine_with, OnStop.WAIT)
+    stopped = stop(world, 5 * MINUTE)
+    world.pass_time(4 * MINUTE)
+    assert is_alive(world)
+    assert not stopped
+    world.pass_time(2 * MINUTE)
+    assert not is_alive(world)
+    assert stopped == [True]
+    assert outcomes(world) == ["cancelled"]
+
+
+def test_terminates_at_once(machine_with: MachineWith) -> None:
+    """SIGTERM comes at once, SIGKILL after kill_after; the row says why it was cancelled."""
+    world = run_for_a_while(machine_with, OnStop.TERMINATE, ignores_term=True)
+    stopped = stop(world)
+    world.pass_time(JOB.kill_after + SECOND)
+    assert stopped == [True]
+    assert not is_alive(world)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == ("cancelled", "pycron was stopped")
+
+
+def test_leaves_and_adopts(machine_with: MachineWith) -> None:
+    """P5: what is left is adopted, and its end seen, so a restart costs it nothing."""
+    world = run_for_a_while(machine_with, OnStop.LEAVE)
+    stopped = stop(world)
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    world.kill_daemon()
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    assert is_alive(world) == 1
+    assert outcomes(world) == ["running"]
+    world.pass_time(20 * MINUTE)
+    assert len(rows(world)) == 1
+    assert len(world.machine.history) == 1
+
+
+def test_left_and_gone_before_the_next_start(machine_with: MachineWith) -> None:
+    """P1: what ended while nobody was there is lost, with that reason."""
+    world = run_for_a_while(machine_with, OnStop.LEAVE)
+    stop(world)
+    world.kill_daemon()
+    world.pass_time(25 * MINUTE)
+    world.boot_daemon()
+    (run,) = rows(world)
+    assert str(run.outcome) == "lost"
+    assert "ended while pycron was away" in run.reason
+
+
+def test_left_runs_are_left_even_when_told_twice(machine_with: MachineWith) -> None:
+    """A second signal ends what is waited for, and not what is to be left."""
+    waits = Job("b", JOB.trigger, "true", timezone="UTC")
+    world = machine_with(replace(JOB, on_stop=OnStop.LEAVE), waits, lasts=20 * MINUTE)
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    stopped = stop(world)
+    assert not stopped
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.end_runs("told twice"))])
+    world.pass_time(2 * SECOND)
+    assert stopped == [True]
+    assert outcomes(world, "a") == ["running"]
+    assert outcomes(world, "b") == ["cancelled"]
+    assert is_alive(world, "a") == 1
+
+
+def test_what_is_being_cancelled_is_waited_for(machine_with: MachineWith) -> None:
+    """P6: a run that is to be left, but was cancelled before, is ended before the daemon goes."""
+    world = run_for_a_while(machine_with, OnStop.LEAVE, ignores_term=True)
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.cancel_job("a"))])
+    stopped = stop(world)
+    world.pass_time(SECOND)
+    assert not stopped
+    world.pass_time(JOB.kill_after)
+    assert stopped == [True]
+    assert outcomes(world) == ["cancelled"]
+
+
+@pytest.mark.parametrize("on_crash", OnCrash)
+def test_ending_goes_on_after_a_crash(machine_with: MachineWith, on_crash: OnCrash) -> None:
+    """P3, P6: a run that was being ended is ended by the next daemon, and not run again."""
+    job = replace(JOB, on_crash=on_crash, retry=Retry(attempts=3, delay=MINUTE))
+    world = machine_with(job, lasts=20 * MINUTE, ignores_term=True)
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.cancel_job("a"))])
+    world.kill_daemon()
+    world.pass_time(SECOND)
+    world.boot_daemon()
+    world.pass_time(job.kill_after + SECOND)
+    assert not is_alive(world)
+    assert outcomes(world) == ["cancelled"]
+    world.pass_time(5 * MINUTE)
+    assert len(world.machine.history) == 1
+
+
+def test_a_timeout_goes_on_after_a_crash(machine_with: MachineWith) -> None:
+    """P1: what was being ended for its time is timed out, not lost, and tried again."""
+    job = replace(JOB, timeout=2 * MINUTE, retry=Retry(attempts=2, delay=5 * MINUTE))
+    world = machine_with(job, lasts=20 * MINUTE, ignores_term=True)
+    world.pass_time(HOUR + 2 * MINUTE + SECOND - world.clock.now().minute * MINUTE)
+    (run,) = rows(world)
+    assert str(run.attempts[0].stopping) == "timed_out"
+    world.kill_daemon()
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(job.kill_after + SECOND)
+    assert outcomes(world) == ["waiting_retry"]
+    assert str(rows(world)[0].attempts[0].outcome) == "timed_out"

@@ -1,0 +1,99 @@
+"""A reload, or a file changed while the daemon was down: what waits goes by the new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+
+from crond_py.crontab.model import AtTrigger, Crontab, CronTrigger, Job, Pool
+from crond_py.engine.events import Call
+from crond_py.model import Missed, Overlap
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
+
+MINUTE = timedelta(minutes=1)
+JOB = Job("a", CronTrigger(("* * * * *",)), "true", timezone="UTC", overlap=Overlap.QUEUE)
+
+
+def reload(world: World, *jobs: Job, pools: tuple[Pool, ...] = ()) -> None:
+    """Put other jobs in force."""
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.jobs = {job.name: job for job in jobs}
+    crontab = Crontab(
+        MappingProxyType(world.jobs), MappingProxyType({pool.name: pool for pool in pools})
+    )
+    core.handle([Call(lambda: core.reload(crontab))])
+
+
+def test_a_looser_policy_lets_what_waits_start_at_once(machine_with: MachineWith) -> None:
+    """P4: runs that were queued behind one another start as soon as they may go side by side."""
+    world = machine_with(JOB, lasts=30 * MINUTE)
+    world.pass_time(3 * MINUTE + 5 * SECOND)
+    assert outcomes(world) == ["running", "queued", "queued"]
+    reload(world, replace(JOB, overlap=Overlap.ALLOW))
+    assert outcomes(world) == ["running", "running", "running"]
+    world.pass_time(SECOND)
+    assert is_alive(world) == 3
+
+
+def test_a_shorter_start_within_holds_for_what_waits(machine_with: MachineWith) -> None:
+    """What is too late by the new file is skipped, though it was queued under the old one."""
+    world = machine_with(JOB, lasts=30 * MINUTE)
+    world.pass_time(2 * MINUTE + 5 * SECOND)
+    reload(world, replace(JOB, start_within=10 * SECOND))
+    world.pass_time(6 * SECOND)
+    assert outcomes(world) == ["running", "skipped"]
+    assert "too_late" in rows(world)[1].reason
+
+
+def test_a_longer_start_within_holds_for_what_waits(machine_with: MachineWith) -> None:
+    """What would have been too late by the old file waits on."""
+    world = machine_with(replace(JOB, start_within=10 * SECOND), lasts=30 * MINUTE)
+    world.pass_time(2 * MINUTE + 5 * SECOND)
+    reload(world, JOB)
+    world.pass_time(30 * SECOND)
+    assert outcomes(world) == ["running", "queued"]
+
+
+def test_a_pool_that_is_gone_is_not_shown(machine_with: MachineWith) -> None:
+    """The status shows the pools of the file in force, and others only while they are in use."""
+    world = machine_with(JOB)
+    assert world.daemon is not None
+    reload(world, JOB, pools=(Pool("default"), Pool("batch", 2)))
+    assert {pool.name for pool in world.daemon.core.status().pools} == {"default", "batch"}
+    reload(world, JOB, pools=(Pool("default"),))
+    assert {pool.name for pool in world.daemon.core.status().pools} == {"default"}
+
+
+def test_a_job_removed_while_nobody_was_there_begins_anew(machine_with: MachineWith) -> None:
+    """P1: what fell while a job was not in the file is not missed, whenever it comes back."""
+    job = replace(JOB, missed=Missed.ALL)
+    world = machine_with(job)
+    world.pass_time(MINUTE)
+    before = len(rows(world))
+    world.kill_daemon()
+    world.jobs = {}
+    world.boot_daemon()
+    world.pass_time(5 * MINUTE)
+    world.kill_daemon()
+    world.jobs = {"a": job}
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert len(rows(world)) == before
+
+
+def test_a_one_off_that_was_removed_and_comes_back_stays_done(machine_with: MachineWith) -> None:
+    """P2: an instant that has had its run does not come again with its job."""
+    once = Job("a", AtTrigger(datetime(2026, 3, 28, 22, 5, tzinfo=UTC)), "true")
+    world = machine_with(once)
+    world.pass_time(10 * MINUTE)
+    assert outcomes(world) == ["succeeded"]
+    for jobs in ({}, {"a": once}):
+        world.kill_daemon()
+        world.jobs = jobs
+        world.boot_daemon()
+        world.pass_time(MINUTE)
+    assert len(world.machine.history) == 1
+    assert outcomes(world) == ["succeeded"]
