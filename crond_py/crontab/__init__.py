@@ -2,8 +2,10 @@
 
     loader      which files there are and how they go together: ``load_crontab``
     source      one path to the tables of one file;  syntax: what is wrong where it is not TOML
-    jobs        one job's table, with what it inherits, to a ``model.Job``
-    keys        every key there is;  fields, values, process_values, triggers: how each is read
+    jobs        one job's table, with what it inherits, to a ``model.Job``;  intervals, retries:
+                whether what stands in it fits together
+    keys        every key there is;  tables: those of the small tables in it
+    fields, values, process_values, setup_values, outcome_values, sizes, triggers: how each is read
     faults      how a fault is worded, collected and given its line;  locate: lines of keys
     model       the crontab as data: what everybody else sees
     summary     fingerprints, short texts, what a reload has changed

@@ -101,11 +101,11 @@ class Named(Kind):
         problems: list[Problem] = []
         values = {}
         for name, table in value.items():
-            try:
-                NAME.read(name)
-                values[name] = self.each.read(table)
-            except Refused as refused:
-                problems += [problem.below((name,)) for problem in refused.problems]
+            for kind, part in ((NAME, name), (self.each, table)):
+                try:
+                    values[name] = kind.read(part)
+                except Refused as refused:
+                    problems += [problem.below((name,)) for problem in refused.problems]
         if problems:
             raise Refused(problems=problems)
         return values

@@ -15,26 +15,28 @@ from typing import Any, Final
 from crond_py.crontab.faults import FileReport, Refused, nearest, quoted
 from crond_py.crontab.fields import Refuse, read_fields
 from crond_py.crontab.intervals import can_jitter, refined, refuse_interval_keys
-from crond_py.crontab.keys import JOB_KEYS, SCHEDULE_KEYS
+from crond_py.crontab.keys import JOB_KEYS, MODEL_NAMES, SCHEDULE_KEYS
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.model import EveryTrigger, Job, Trigger
+from crond_py.crontab.retries import own_retry, refuse_retry_of_success, retry_of
 from crond_py.crontab.source import Table
 from crond_py.crontab.triggers import Calendar, trigger_of
-from crond_py.model import EveryMode, Retry
+from crond_py.model import EveryMode, Limits, Retry
 from crond_py.schedule import system_timezone
 
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
 _DECIMAL_UMASK: Final = re.compile(r"umask[\"']?[ \t]*=[ \t]*\+?[1-9][0-9]")
 _SHARED_TYPES: Final = (str, tuple)
 
-# Keys of a job that are fields of the model under the same name, with nothing to be done.
-_PLAIN: Final = frozenset(
-    field.name
-    for field in fields(Job)
-    if field.name in JOB_KEYS
-    and JOB_KEYS[field.name].is_supported
-    and field.name not in ("command", "timezone", "env", "retry")
-)
+_FIELDS: Final = frozenset(field.name for field in fields(Job))
+
+# The field of the model for each key of a job whose value it takes as it is.
+_PLAIN: Final = {
+    key: name
+    for key in JOB_KEYS
+    if (name := MODEL_NAMES.get(key, key)) in _FIELDS
+    and key not in ("command", "timezone", "env", "retry", "limits")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,9 @@ class Scope:
     retry: Retry = Retry()
     retry_values: Mapping[str, Any] = field(default_factory=dict)
     every_mode: EveryMode = EveryMode.FIXED_RATE
+    limits_values: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, Any] = field(
-        default_factory=lambda: {name: JOB_KEYS[name].default for name in _PLAIN}
+        default_factory=lambda: {name: JOB_KEYS[key].default for key, name in _PLAIN.items()}
     )
 
     def within(
@@ -59,13 +62,16 @@ class Scope:
     ) -> Scope:
         """Return the scope of a file that says this much of its own, as far as it fits together."""
         retry_values = {**self.retry_values, **defaults.get("retry", {})}
+        values = {**self.values, **_model_fields(defaults)}
+        refuse_retry_of_success(defaults, values, refuse)
         return Scope(
             defaults.get("timezone", zone or self.timezone),
             merged_env(self.env, env, defaults.get("env", _NO_ENV)),
-            _retry_of(retry_values, refuse) if "retry" in defaults else self.retry,
+            retry_of(retry_values, refuse) if "retry" in defaults else self.retry,
             retry_values,
             defaults.get("every_mode", self.every_mode),
-            {**self.values, **_model_fields(defaults)},
+            {**self.limits_values, **defaults.get("limits", {})},
+            values,
         )
 
 
@@ -120,7 +126,9 @@ class JobReader:
                 report.add((*path, part), "is not a key of a job", way_out)
             return None
         trigger = self._trigger(name, table, own, scope, refuse)
-        retry = _retry(own, scope, refuse)
+        retry = own_retry(table, own, scope.retry, scope.retry_values, refuse)
+        if all(key in own for key in ("retry_on", "success_codes") if key in table):
+            refuse_retry_of_success(own, {**scope.values, **own}, refuse)
         if "command" not in table and not _is_misspelt(table, ("command",)):
             refuse((), Refused("has no command", 'add command = "..."'))
         check_pool(own.get("pool"), self.pools, refuse)
@@ -130,7 +138,8 @@ class JobReader:
             report.add_refused(where, refused)
         if refusals or trigger is None:
             return None
-        own |= {"trigger": trigger, "retry": retry, "source": source}
+        limits = Limits(**{**scope.limits_values, **own.get("limits", {})})
+        own |= {"trigger": trigger, "retry": retry, "limits": limits, "source": source}
         return self._job(name, own, scope)
 
     def _job(self, name: str, own: dict[str, Any], scope: Scope) -> Job:
@@ -152,6 +161,7 @@ class JobReader:
             timezone=own.get("timezone", scope.timezone),
             env=self._env(own["env"], scope) if "env" in own else scope.env,
             retry=share(own["retry"], own["retry"]),
+            limits=share(own["limits"], own["limits"]),
             source=own["source"],
             **values,
         )
@@ -207,30 +217,9 @@ class JobReader:
 
 def _model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the model that follow from the values of keys alone."""
-    found = {name: value for name, value in values.items() if name in _PLAIN}
-    if "keep" in values:
-        found["keep_runs"], found["keep_for"] = values["keep"]
+    found = {_PLAIN[key]: value for key, value in values.items() if key in _PLAIN}
+    found.update(values.get("keep", {}))
     return found
-
-
-def _retry(own: Mapping[str, Any], scope: Scope, refuse: Refuse) -> Retry:
-    """Return how a job is tried again: its own keys go over those of the defaults, one by one."""
-    if "retry" not in own:
-        return scope.retry
-    values = {**scope.retry_values, **own["retry"]}
-    if "attempts" not in values:
-        refuse(("retry",), Refused("does not say how often", "add attempts = 3"))
-    return _retry_of(values, refuse)
-
-
-def _retry_of(values: Mapping[str, Any], refuse: Refuse) -> Retry:
-    """Return the model of a ``retry`` table. A ceiling that is not given is no lower than delay."""
-    retry = Retry(**values)
-    if retry.delay <= retry.max_delay:
-        return retry
-    if "max_delay" in values:
-        refuse(("retry",), Refused("has a max_delay that is shorter than its delay"))
-    return Retry(**{**values, "max_delay": retry.delay})
 
 
 def _tables_of_jobs(table: Table) -> list[str]:

@@ -6,19 +6,30 @@ default is that of the model's field and is looked up there.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from crond_py.crontab.faults import Refused
 from crond_py.crontab.fields import Fields, Key, Named, by_name
 from crond_py.crontab.model import EveryTrigger, Job
-from crond_py.crontab.process_values import AbsolutePath, Command, Environment, ExitCodes, Umask
+from crond_py.crontab.outcome_values import ExitCodes, Failures
+from crond_py.crontab.process_values import AbsolutePath, Command, Environment, Umask
+from crond_py.crontab.setup_values import Files, Login, OrNone, Stdin
+from crond_py.crontab.sizes import Size
+from crond_py.crontab.tables import (
+    KEEP_KEYS,
+    LIMITS_KEYS,
+    POOL_KEYS,
+    RETRY_KEYS,
+    SMALLEST_OUTPUT,
+    Keep,
+    LimitsTable,
+    defaults_of,
+)
 from crond_py.crontab.triggers import PERIOD, Expressions, Moment, Startup
 from crond_py.crontab.values import (
     Choice,
     Duration,
-    Factor,
     Flag,
     Integer,
     Kind,
@@ -33,24 +44,21 @@ from crond_py.model import (
     DstFold,
     DstGap,
     EveryMode,
+    Leftovers,
     Missed,
     OnCrash,
+    OnStop,
     OutputMode,
     Overlap,
-    Retry,
 )
 
-
-def _defaults(model: type) -> dict[str, object]:
-    """Return the defaults of a dataclass's fields."""
-    return {field.name: field.default for field in fields(model) if field.default is not MISSING}
-
-
-_JOB: Final = _defaults(Job)
-_RETRY: Final = _defaults(Retry)
+_JOB: Final = defaults_of(Job)
 _SOME: Final = Duration(minimum=timedelta(milliseconds=1))
 _ANY: Final = Duration()
 _WHOLE: Final = Duration(step=timedelta(milliseconds=1))
+
+MODEL_NAMES: Final = {"env_file": "env_files"}
+"""The names of fields of the model where they are not those of their keys."""
 
 NOT_YET: Final = Never("is not supported yet", "leave it out")
 """The value of a key that the format has and this version does nothing with."""
@@ -58,50 +66,8 @@ NOT_YET: Final = Never("is not supported yet", "leave it out")
 
 def _job(name: str, kind: Kind, doc: str) -> Key:
     """Return a job's key that is a field of the model, with its default."""
-    return Key(name, kind, doc, _JOB.get(name))
+    return Key(name, kind, doc, _JOB.get(MODEL_NAMES.get(name, name)))
 
-
-def _retry(name: str, kind: Kind, doc: str) -> Key:
-    return Key(name, kind, doc, _RETRY[name])
-
-
-RETRY_KEYS: Final = by_name(
-    (
-        _retry(
-            "attempts", Integer(1, 1000), "How often a run is tried in all, the first included."
-        ),
-        _retry("delay", _ANY, "How long to wait before the second attempt."),
-        _retry("backoff", Factor(1, 100), "What the delay is multiplied by from one to the next."),
-        _retry("max_delay", _ANY, "The longest delay; where only delay is given, at least that."),
-        _retry("jitter", _ANY, "Up to how much longer a delay may be, by chance."),
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Keep(Fields):
-    """How many runs are kept, and for how long: what is not said has no bound."""
-
-    def read(self, value: object) -> Any:
-        """Return the model's ``keep_runs`` and ``keep_for``."""
-        bounds = Fields.read(self, value)
-        if "days" in bounds and "for" in bounds:
-            raise Refused("has both days and for, which say the same", "take one of them out")
-        if not bounds:
-            raise Refused("says nothing", "write for example { runs = 100, days = 30 }")
-        period = bounds.get("for")
-        if "days" in bounds:
-            period = timedelta(days=bounds["days"])
-        return bounds.get("runs"), period
-
-
-KEEP_KEYS: Final = by_name(
-    (
-        Key("runs", Integer(1, 10_000_000), "How many finished runs are kept.", _JOB["keep_runs"]),
-        Key("days", Factor(0.001, 36_525), "For how many days a finished run is kept."),
-        Key("for", _SOME, "The same as days, as a duration.", _JOB["keep_for"]),
-    )
-)
 
 SCHEDULE_KEYS: Final = by_name(
     (
@@ -173,8 +139,9 @@ _SUPPORTED_JOB_KEYS: Final = (
     ),
     _job(
         "overlap",
-        Choice(Overlap, later=("replace",)),
-        "What becomes of a run that is due while an earlier one is still active.",
+        Choice(Overlap),
+        "What becomes of a run that is due while an earlier one is still active: it is skipped,"
+        " waits in a queue, starts beside it, or takes its place.",
     ),
     _job("queue_limit", Integer(1, 100_000), 'How many runs wait at most with overlap = "queue".'),
     _job("max_running", Integer(1, 100_000), 'How many runs go on at most with overlap = "allow".'),
@@ -198,7 +165,25 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job("kill_after", _ANY, "How long after SIGTERM what is left is ended with SIGKILL."),
     _job("start_within", _SOME, "How long a run may wait for its start; then it is skipped."),
     Key("retry", Fields(RETRY_KEYS), "When a run that failed or timed out is tried again."),
+    _job(
+        "retry_on",
+        Failures(),
+        "What is tried again of the ways to fail: exit statuses, timeout (it took too long), signal"
+        " (it was ended by one), start (it could not be started). Without it, all of them.",
+    ),
     _job("success_codes", ExitCodes(), "The exit statuses that count as success."),
+    _job(
+        "on_stop",
+        Choice(OnStop),
+        "What becomes of a run when the daemon is stopped: it is waited for, ended at once, or left"
+        " running for the next daemon to take over.",
+    ),
+    _job(
+        "leftovers",
+        Choice(Leftovers),
+        "What becomes of processes that outlive the command of a run: they are left alone or"
+        " ended.",
+    ),
     _job("pool", Name(), "The pool whose slots the job's runs take."),
     _job(
         "priority", Integer(-1_000_000, 1_000_000), "Who goes first of those that wait: the higher."
@@ -207,34 +192,51 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job("cwd", AbsolutePath(), "The working directory; without it, the home directory."),
     _job("shell", AbsolutePath(is_program=True), "The shell that runs a command that is text."),
     _job("umask", Umask(), "The file mode bits that are taken away, in octal."),
+    _job(
+        "user",
+        Login(),
+        "The user that runs the command, by name or number, with the groups and the home directory"
+        " of that user; without it, the user of the daemon. Only root can run as another.",
+    ),
+    _job(
+        "env_file",
+        Files(),
+        "A file of environment variables, or an array of them, each over the ones before; they are"
+        " read whenever a run starts, and env goes over them.",
+    ),
+    _job("nice", Integer(-20, 19), "The nice value: the higher, the less of a busy processor."),
     Key(
+        "limits",
+        LimitsTable(LIMITS_KEYS),
+        "Resource limits of the processes, put together with those of [defaults] key by key.",
+    ),
+    _job(
+        "stdin",
+        Stdin(),
+        'What the command reads: this text, or as { file = "/path" } a file. Without it, nothing.',
+    ),
+    _job(
         "output",
-        Choice(OutputMode, later=("stream", "journal")),
-        "Where output goes: each run's own file, or nowhere.",
-        OutputMode.FILE,
+        Choice(OutputMode),
+        "Where output goes: into each run's own file; besides that as a stream to the standard"
+        " output of the daemon, or to the journal; or nowhere (discard).",
+    ),
+    _job(
+        "output_limit",
+        OrNone(Size(minimum=SMALLEST_OUTPUT)),
+        "How much is kept of what an attempt prints: of more, the beginning and the end.",
     ),
     Key(
         "keep",
         Keep(KEEP_KEYS),
-        "How many runs are kept and for how long; a bound that is not given does not hold.",
+        "How many runs are kept, for how long, and how much of their output; a bound that is not"
+        " given does not hold.",
     ),
 )
 
-_LATER_JOB_KEYS: Final = tuple(
-    Key(name, NOT_YET, doc)
-    for name, doc in (
-        ("group", "Whose share of the slots the job's runs count to."),
-        ("user", "The user that runs the command."),
-        ("nice", "The scheduling priority of the process."),
-        ("limits", "The resource limits of the process."),
-        ("env_file", "A file of environment variables."),
-        ("stdin", "What the command reads."),
-        ("output_limit", "How many bytes of output are kept of a run."),
-        ("notify", "Who is told of the outcome."),
-        ("on_stop", "What becomes of runs when the daemon stops."),
-        ("leftovers", "What becomes of processes that outlive the command."),
-        ("retry_on", "Which outcomes are tried again."),
-    )
+_LATER_JOB_KEYS: Final = (
+    Key("group", NOT_YET, "Whose share of the slots the job's runs count to."),
+    Key("notify", NOT_YET, "Who is told of the outcome."),
 )
 
 JOB_KEYS: Final = by_name((*SCHEDULE_KEYS.values(), *_SUPPORTED_JOB_KEYS, *_LATER_JOB_KEYS))
@@ -244,10 +246,6 @@ DEFAULTS_KEYS: Final = by_name(
     if key.in_defaults
     else replace(key, kind=Never("is of one job and no default", "write it in [jobs.NAME]"))
     for key in JOB_KEYS.values()
-)
-
-POOL_KEYS: Final = by_name(
-    (Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),)
 )
 
 FILE_KEYS: Final = by_name(

@@ -7,8 +7,8 @@ name may be there twice. Its ``timezone``, ``[env]`` and ``[defaults]`` hold for
 only, and go over those of the crontab, which hold for all.
 
 For one job, the nearest word counts: its own keys, then ``[defaults]`` (then ``timezone`` and
-``[env]``) of its file, then those of the crontab. ``env`` and ``retry`` are put together key by
-key, everything else is taken whole.
+``[env]``) of its file, then those of the crontab. ``env``, ``retry`` and ``limits`` are put
+together key by key, everything else is taken whole.
 """
 
 from __future__ import annotations
@@ -171,12 +171,15 @@ class _Loader:
             for name, table in self._job_tables(document):
                 line = lines.get(name) or report.line(("jobs", name))
                 job = reader.read(name, table, document.scope, report, f"{file}:{line}")
-                if job is not None:
+                if job is not None and is_name(name):
                     jobs[name] = job
         return jobs
 
     def _job_tables(self, document: _Document) -> Iterator[tuple[str, Table]]:
-        """Yield the jobs of a file that have a good name, used once, and a table."""
+        """Yield the jobs of a file that have a name, used once, and a table.
+
+        What is in one whose name is bad has faults of its own, which are told as well.
+        """
         report = document.report
         tables = (document.table or {}).get("jobs", {})
         if not isinstance(tables, dict):
@@ -191,7 +194,6 @@ class _Loader:
                 NAME.read(name)
             except Refused as refused:
                 report.add_refused(path, refused)
-                continue
             if not isinstance(table, dict):
                 report.add_refused(path, not_the("a table", table, f"write [jobs.{name}]"))
             elif self._is_new(path, report):

@@ -1,6 +1,6 @@
 """The kinds of value that say what a process is and how it is set up.
 
-The bounds are those of execve(2), environ(7), umask(2) and wait(2): what the system would refuse
+The bounds are those of execve(2), environ(7) and umask(2): what the system would refuse
 at the start of every run is refused here, once.
 """
 
@@ -11,47 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, quoted
-from crond_py.crontab.values import Kind, Schema, in_quotes, is_short, not_the
+from crond_py.crontab.values import Kind, Schema, in_quotes, not_the
 
 MAX_STRING_BYTES: Final = 128 * 1024 - 1
 """MAX_ARG_STRLEN of execve(2) is 128 KiB with the closing NUL; no argument may be longer."""
 
-_MAX_EXIT_STATUS: Final = 255
 _MAX_UMASK: Final = 0o777
 _MAX_PATH: Final = 4095
 
 RESERVED_ENV: Final = ("PYCRON_RUN_ID", "PYCRON_JOB", "PYCRON_DUE", "PYCRON_ATTEMPT")
 """What the runner sets itself (see ports.ProcessSpec); a job's own value would break adoption."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExitCodes(Kind):
-    """An array of exit statuses, at least one."""
-
-    def read(self, value: object) -> frozenset[int]:
-        """Return the statuses."""
-        if not isinstance(value, list) or not value:
-            hint = f"write [{quoted(value)}]" if is_short(value) else ""
-            raise not_the("an array of exit statuses, such as [0]", value, hint)
-        problems = [
-            Problem((index,), f"must be an exit status from 0 to 255, not {quoted(code)}")
-            for index, code in enumerate(value)
-            if isinstance(code, bool)
-            or not isinstance(code, int)
-            or not 0 <= code <= _MAX_EXIT_STATUS
-        ]
-        if problems:
-            raise Refused(problems=problems)
-        return frozenset(value)
-
-    def schema(self) -> Schema:
-        """Return the schema of an array of small integers."""
-        code = {"type": "integer", "minimum": 0, "maximum": _MAX_EXIT_STATUS}
-        return {"type": "array", "items": code, "minItems": 1}
-
-    def write(self, value: Any) -> object:
-        """Return an array."""
-        return sorted(value)
 
 
 @dataclass(frozen=True, slots=True)

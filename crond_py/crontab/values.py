@@ -177,18 +177,14 @@ def _with_unit(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
-    """One of a few words. ``later`` are words of the design that this version lacks."""
+    """One of a few words."""
 
     words: type[StrEnum]
-    later: tuple[str, ...] = ()
 
     def read(self, value: object) -> StrEnum:
         """Return the member of the enumeration."""
-        if isinstance(value, str):
-            if value in self.later:
-                raise Refused(f"{quoted(value)} is not supported yet", f"use {choices(self.words)}")
-            if value in self.words.__members__.values():
-                return self.words(value)
+        if isinstance(value, str) and value in self.words.__members__.values():
+            return self.words(value)
         suggestion = nearest(value, self.words) if isinstance(value, str) else ""
         raise not_the(choices(self.words), value, suggestion)
 

@@ -35,14 +35,14 @@ TYPOS = [
     _extra("far-key", "zzzzzzzzz = 1", "zzzzzzzzz", "not a key"),
     _extra("case-of-key", 'Timeout = "1s"', "Timeout", 'did you mean "timeout"?'),
     _extra("quoted-key", '"over lap" = "skip"', '"over lap"', "not a key", '"overlap"'),
-    _extra("near-word", 'overlap = "skpi"', "overlap", '"queue" or "allow"', '"skip"?'),
+    _extra("near-word", 'overlap = "skpi"', "overlap", '"allow" or "replace"', '"skip"?'),
     _extra("word-with-blank", 'overlap = "Skip "', "overlap", '"Skip "', 'mean "skip"?'),
     _extra("word-no-word", "overlap = true", "overlap", "not true"),
     _extra("missed-word", 'missed = "al"', "missed", '"skip", "once" or "all"'),
     _extra("gap-word", 'dst_gap = "first"', "dst_gap", '"run" or "skip"'),
     _extra("fold-word", 'dst_fold = "last"', "dst_fold", '"first", "second" or "both"'),
     _extra("crash-word", 'on_crash = "retry"', "on_crash", '"lost" or "rerun"'),
-    _extra("output-word", 'output = "none"', "output", '"file" or "discard"'),
+    _extra("output-word", 'output = "none"', "output", '"journal" or "discard"'),
     _extra("zone-typo", 'timezone = "Europe/Berln"', "timezone", '"Europe/Berlin"?'),
     _extra("zone-case", 'timezone = "utc/"', "timezone", "no time zone"),
     _extra("zone-path", 'timezone = "../../etc/passwd"', "timezone", "no time zone"),
@@ -150,18 +150,113 @@ TEXTS = [
 ]
 
 LATER = [
-    _extra(f"later-{key}", f"{key} = {value}", key, "not supported yet")
-    for key, value in {
-        "after": '["b"]', "group": '"g"', "user": '"nobody"', "nice": "5", "limits": "{}",
-        "env_file": '"/e"', "stdin": '"x"', "output_limit": '"10M"', "notify": '["n"]',
-        "on_stop": '"wait"', "leftovers": '"kill"',
-        "retry_on": '["failed"]', "overlap": '"replace"', "output": '"journal"',
-    }.items()
-] + [
-    _extra("later-stream", 'output = "stream"', "output", "not supported", '"file" or'),
+    _extra("later-after", 'after = ["b"]', "after", "not supported yet"),
+    _extra("later-group", 'group = "g"', "group", "not supported yet"),
+    _extra("later-notify", 'notify = ["n"]', "notify", "not supported yet"),
     Bad("later-groups", f"[groups.g]\nshare = 1\n{JOB}", 1, "groups", ("not supported yet",)),
     Bad("later-notify-table", f'[notify.n]\nto = "x"\n{JOB}', 1, "notify", ("not supported yet",)),
-    Bad("later-default", f'[defaults]\nuser = "x"\n{JOB}', 2, "defaults.user", ("not supported",)),
+    Bad("later-default", f'[defaults]\ngroup = "x"\n{JOB}', 2, "defaults.group",
+        ("not supported",)),
+]  # fmt: skip
+
+SIZES = [
+    _extra("size-lower-case", 'output_limit = "10m"', "output_limit", 'write "10M"'),
+    _extra("size-decimal-unit", 'output_limit = "10MB"', "output_limit", 'write "10M"'),
+    _extra("size-word", 'output_limit = "10 kbytes"', "output_limit", 'write "10K"'),
+    _extra("size-unit", 'output_limit = "10X"', "output_limit", '"512K", "10M" or "2G"'),
+    _extra("size-negative", 'output_limit = "-1M"', "output_limit", '"-1M"'),
+    _extra("size-sign", "output_limit = -1", "output_limit", "from 4K to 1E"),
+    _extra("size-float", "output_limit = 1.5", "output_limit", '"1.5G"'),
+    _extra("size-bool", "output_limit = true", "output_limit", "not true"),
+    _extra("size-empty", 'output_limit = ""', "output_limit", '"none"'),
+    _extra("size-fraction", 'output_limit = "5000.5"', "output_limit", "whole number of bytes"),
+    _extra("size-fraction-of-unit", 'output_limit = "4.3K"', "output_limit", "whole number"),
+    _extra("size-small", "output_limit = 4095", "output_limit", "4K", '"4095K" or "4095M"'),
+    _extra("size-small-digits", 'output_limit = "10"', "output_limit", '"10K" or "10M"'),
+    _extra("size-small-text", 'output_limit = "3K"', "output_limit", "from 4K to 1E, not"),
+    _extra("size-large", 'output_limit = "2E"', "output_limit", "from 4K to 1E"),
+    _extra("size-digits", f'output_limit = "{"9" * 5000}"', "output_limit", "a size"),
+    _extra("size-huge", f"output_limit = 0x{'f' * 5000}", "output_limit", "too large to show"),
+    _extra("size-unlimited", 'output_limit = "unlimited"', "output_limit", 'write "none"'),
+    _extra("size-none-case", 'output_limit = "None"', "output_limit", 'write "none"'),
+    _extra("size-arabic-digits", 'output_limit = "\u0661\u0662M"', "output_limit", "a size"),
+    _extra("keep-bytes-none", 'keep = { bytes = "none" }', "keep.bytes", "a size"),
+    _extra("keep-bytes-small", "keep = { bytes = 100 }", "keep.bytes", "from 4K"),
+]
+
+PROCESSES = [
+    _extra("user-number", "user = 1000", "user", 'write "1000"'),
+    _extra("user-empty", 'user = ""', "user", "1 to 255"),
+    _extra("user-group", 'user = "www-data:www-data"', "user", 'write "www-data"'),
+    _extra("user-path", 'user = "/root"', "user", "can be no user"),
+    _extra("user-blank", 'user = "root "', "user", 'write "root"'),
+    _extra("user-newline", r'user = "ro\not"', "user", "control character"),
+    _extra("user-nul", r'user = "a\u0000"', "user", "control character"),
+    _extra("user-hyphen", 'user = "-x"', "user", "begin"),
+    _extra("user-negative", 'user = "-1"', "user", "not negative"),
+    _extra("user-no-id", 'user = "4294967295"', "user", "4294967294"),
+    _extra("user-long-id", f'user = "{"9" * 255}"', "user", "4294967294"),
+    _extra("user-long", f'user = "{"x" * 256}"', "user", "255"),
+    _extra("user-dots", 'user = ".."', "user", "can be no user"),
+    _extra("user-array", 'user = ["a"]', "user", "an array"),
+    _extra("nice-high", "nice = 20", "nice", "between -20 and 19"),
+    _extra("nice-low", "nice = -21", "nice", "between -20 and 19"),
+    _extra("nice-text", 'nice = "5"', "nice", "without quotes"),
+    _extra("limits-scalar", "limits = 5", "limits", "a table"),
+    _extra("limits-key", 'limits = { adress_space = "1G" }', "limits.adress_space",
+           '"address_space"?'),
+    _extra("limits-kib", "limits = { address_space = 65536 }", "limits.address_space",
+           '"65536K" or'),
+    _extra("limits-files", "limits = { open_files = 3 }", "limits.open_files", "between 4 and"),
+    _extra("limits-files-size", 'limits = { open_files = "1K" }', "limits.open_files",
+           "whole number"),
+    _extra("limits-processes", "limits = { processes = 0 }", "limits.processes", "between 1 and"),
+    _extra("limits-cpu-zero", 'limits = { cpu = "0s" }', "limits.cpu", "from 1s"),
+    _extra("limits-cpu-fine", 'limits = { cpu = "1500ms" }', "limits.cpu", "whole number of 1s"),
+    _extra("limits-cpu-number", "limits = { cpu = 60 }", "limits.cpu", '"60s"'),
+    _extra("limits-core", "limits = { core = false }", "limits.core", "not false"),
+    _extra("limits-unlimited", 'limits = { core = "unlimited" }', "limits.core", '"none"'),
+    _extra("env-file-relative", 'env_file = ".env"', "env_file", "absolute", '".env"'),
+    _extra("env-file-element", 'env_file = ["/a", "b"]', "env_file[1]", "absolute"),
+    _extra("env-file-table", "env_file = { A = 1 }", "env_file", "a table"),
+    _extra("env-file-nul", r'env_file = "/a\u0000"', "env_file", "NUL"),
+    _extra("env-files", f'env_file = {["/e"] * 101}', "env_file", "101 files"),
+    _extra("stdin-number", "stdin = 5", "stdin", "{ file ="),
+    _extra("stdin-array", 'stdin = ["x"]', "stdin", "an array"),
+    _extra("stdin-empty", "stdin = {}", "stdin", "names no file"),
+    _extra("stdin-key", 'stdin = { path = "/x" }', "stdin.path", "not a key"),
+    _extra("stdin-relative", 'stdin = { file = "x" }', "stdin.file", "absolute"),
+    _extra("stdin-long", f'stdin = "{"x" * (1024 * 1024 + 1)}"', "stdin", "{ file ="),
+    _extra("leftovers-word", 'leftovers = "keep"', "leftovers", '"leave" or "kill"'),
+    _extra("on-stop-word", 'on_stop = "kill"', "on_stop", '"wait", "terminate" or "leave"'),
+    _extra("replace-word", 'overlap = "replaced"', "overlap", 'did you mean "replace"?'),
+]  # fmt: skip
+
+RETRY = "retry = { attempts = 2 }"
+RETRIES = [
+    _extra("retry-on-once", "retry_on = [1]", "retry_on", "tried once", "attempts = 3"),
+    _extra("retry-on-one-attempt", "retry_on = [1]\nretry = { attempts = 1 }", "retry_on",
+           "tried once"),
+    _extra("retry-on-success", f"retry_on = [1, 0]\n{RETRY}", "retry_on", "has 0,", "success"),
+    _extra("retry-on-code", f"retry_on = [1, 3]\nsuccess_codes = [0, 3]\n{RETRY}", "retry_on",
+           "has 3,", "success_codes"),
+    _extra("retry-on-word", f'retry_on = ["timed_out"]\n{RETRY}', "retry_on[0]",
+           '"timeout", "signal" or "start"', 'did you mean "timeout"?'),
+    _extra("retry-on-range", f"retry_on = [256]\n{RETRY}", "retry_on[0]", "0 to 255"),
+    _extra("retry-on-negative", f"retry_on = [-1]\n{RETRY}", "retry_on[0]", "0 to 255"),
+    _extra("retry-on-bool", f"retry_on = [true]\n{RETRY}", "retry_on[0]", "not true"),
+    _extra("retry-on-quotes", f'retry_on = ["75"]\n{RETRY}', "retry_on[0]", "without quotes"),
+    _extra("retry-on-none", f"retry_on = []\n{RETRY}", "retry_on", "empty array"),
+    _extra("retry-on-scalar", f"retry_on = 75\n{RETRY}", "retry_on", "write [75]"),
+    _extra("retry-on-name", f'retry_on = "signal"\n{RETRY}', "retry_on", 'write ["signal"]'),
+    # One mistake in either place is one fault.
+    _extra("retry-bad", "retry = { attempts = 0 }\nretry_on = [1]", "retry.attempts", "between"),
+    _extra("retry-codes-bad", f"success_codes = [256]\n{RETRY}\nretry_on = [0]",
+           "success_codes[0]", "0 to 255"),
+    Bad("retry-on-of-defaults", f"[defaults]\nretry_on = [0]\n{JOB}", 2, "defaults.retry_on",
+        ("has 0,",)),
+    Bad("retry-code-against-defaults", f"[defaults]\nretry_on = [3]\n{JOB}success_codes = [0, 3]\n",
+        6, "jobs.a.success_codes", ("has 3,", "retry_on")),
 ]  # fmt: skip
 
 
@@ -294,7 +389,9 @@ SHAPES = [
     Bad("no-jobs", "[pools.p]\nworkers = 1\n", 0, "", ("no jobs",)),
 ]  # fmt: skip
 
-ALL = [*TYPOS, *NUMBERS, *DURATIONS, *TEXTS, *LATER, *SCHEDULES, *SHAPES]
+ALL = [
+    *TYPOS, *NUMBERS, *DURATIONS, *TEXTS, *LATER, *SIZES, *PROCESSES, *RETRIES, *SCHEDULES, *SHAPES
+]  # fmt: skip
 
 
 def faults_of(path: Path) -> tuple[Fault, ...]:
@@ -357,6 +454,24 @@ def test_all_faults_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path)
         (8, "jobs.a.retry.attempts"),
         (8, "jobs.a.retry.delay"),
         (10, "pools.p.workers"),
+    ]
+
+
+def test_a_bad_name_does_not_hide_what_is_wrong_below_it(tmp_path: Path) -> None:
+    """P7: the faults of a job, or a pool, are told beside that of its name."""
+    path = tmp_path / "crontab.toml"
+    path.write_text(
+        '[jobs."a b"]\nschedule = "61 * * * *"\ncommand = "true"\nuser = ""\n'
+        '[pools."c d"]\nworkers = 0\n'
+        '[jobs."e f"]\nschedule = "@daily"\ncommand = "true"\n'
+    )
+    assert [(fault.line, fault.key) for fault in faults_of(path)] == [
+        (1, 'jobs."a b"'),
+        (2, 'jobs."a b".schedule'),
+        (4, 'jobs."a b".user'),
+        (5, 'pools."c d"'),
+        (6, 'pools."c d".workers'),
+        (7, 'jobs."e f"'),
     ]
 
 

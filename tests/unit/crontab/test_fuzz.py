@@ -10,8 +10,9 @@ import tomli_w
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, KEEP_KEYS, RETRY_KEYS
+from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
 from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, RETRY_KEYS
 from crond_py.errors import CrontabError
 
 EXAMPLES = [
@@ -82,7 +83,23 @@ def test_examples_with_mistakes(
 
 odd_text = st.one_of(
     st.sampled_from(
-        ["", " ", "5s", "0s", "* * * * *", "@daily", "UTC", "a", "\x00", "\x1b[2J", "é" * 200]
+        [
+            "",
+            " ",
+            "5s",
+            "0s",
+            "10M",
+            "4.5K",
+            "none",
+            "/x",
+            "* * * * *",
+            "@daily",
+            "UTC",
+            "a",
+            "\x00",
+            "\x1b[2J",
+            "é" * 200,
+        ]
     ),
     st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12),
 )
@@ -99,7 +116,9 @@ odd_values = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
-            st.one_of(odd_text, st.sampled_from([*RETRY_KEYS, *KEEP_KEYS])), inner, max_size=3
+            st.one_of(odd_text, st.sampled_from([*RETRY_KEYS, *KEEP_KEYS, *LIMITS_KEYS, "file"])),
+            inner,
+            max_size=3,
         ),
     ),
     max_leaves=5,

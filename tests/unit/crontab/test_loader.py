@@ -24,8 +24,12 @@ from crond_py.model import (
     DstFold,
     DstGap,
     EveryMode,
+    Failure,
+    Leftovers,
+    Limits,
     Missed,
     OnCrash,
+    OnStop,
     OutputMode,
     Overlap,
     Retry,
@@ -74,15 +78,30 @@ timeout = "1h30m"
 kill_after = "0s"
 start_within = "90s"
 retry = { attempts = 3, delay = "5s", backoff = 3, max_delay = "10m", jitter = "1s" }
-success_codes = [0, 75]
+success_codes = [0, 3]
 pool = "batch"
 priority = -5
 env = { A = "$x \\"'=\\n", B = "" }
 cwd = "/srv"
 shell = "/bin/bash"
 umask = "077"
+user = "www-data"
+env_file = ["/etc/a.env", "/etc/b.env"]
+nice = -20
+stdin = "one\\ntwo"
 output = "discard"
-keep = { runs = 5, days = 1.5 }
+output_limit = "64K"
+keep = { runs = 5, days = 1.5, bytes = "1G" }
+retry_on = [75, "timeout", "signal", "start"]
+on_stop = "leave"
+leftovers = "kill"
+[jobs.a.limits]
+address_space = "2G"
+cpu = "90s"
+open_files = 256
+processes = 64
+file_size = "1.5M"
+core = "0"
 """
     expected = Job(
         name="a",
@@ -107,7 +126,7 @@ keep = { runs = 5, days = 1.5 }
         kill_after=timedelta(0),
         start_within=timedelta(seconds=90),
         retry=Retry(3, timedelta(seconds=5), 3.0, timedelta(minutes=10), timedelta(seconds=1)),
-        success_codes=frozenset({0, 75}),
+        success_codes=frozenset({0, 3}),
         pool="batch",
         priority=-5,
         env=MappingProxyType({"A": "$x \"'=\n", "B": ""}),
@@ -116,7 +135,24 @@ keep = { runs = 5, days = 1.5 }
         umask=0o077,
         keep_runs=5,
         keep_for=timedelta(hours=36),
+        keep_bytes=1024**3,
         output=OutputMode.DISCARD,
+        output_limit=65536,
+        user="www-data",
+        env_files=("/etc/a.env", "/etc/b.env"),
+        nice=-20,
+        stdin="one\ntwo",
+        retry_on=frozenset({75, Failure.TIMEOUT, Failure.SIGNAL, Failure.START}),
+        on_stop=OnStop.LEAVE,
+        leftovers=Leftovers.KILL,
+        limits=Limits(
+            address_space_bytes=2 * 1024**3,
+            cpu=timedelta(seconds=90),
+            open_files=256,
+            processes=64,
+            file_size_bytes=1_572_864,
+            core_bytes=0,
+        ),
     )
     loaded = load(crontab, text)
     assert loaded.jobs["a"] == expected
@@ -143,6 +179,29 @@ VALUES = [
     ("disabled-here", 'enabled = false\nhosts = ["alpha"]', "enabled", False),
     ("long-delay", 'retry = { attempts = 2, delay = "2h" }', "retry",
      Retry(2, timedelta(hours=2), max_delay=timedelta(hours=2))),
+    ("replace", 'overlap = "replace"', "overlap", Overlap.REPLACE),
+    ("stream", 'output = "stream"', "output", OutputMode.STREAM),
+    ("journal", 'output = "journal"', "output", OutputMode.JOURNAL),
+    ("limit-none", 'output_limit = "none"', "output_limit", None),
+    ("limit-bytes", "output_limit = 4096", "output_limit", 4096),
+    ("limit-decimals", 'output_limit = "1.5M"', "output_limit", 1_572_864),
+    ("limit-digits", 'output_limit = "5000"', "output_limit", 5000),
+    ("limit-iec", 'output_limit = "10 MiB"', "output_limit", 10_485_760),
+    ("keep-bytes", 'keep = { bytes = "2T" }', "keep_bytes", 2 * 1024**4),
+    ("keep-bytes-alone", 'keep = { bytes = "2T" }', "keep_runs", None),
+    ("keep-no-bytes", "keep = { runs = 3 }", "keep_bytes", None),
+    ("one-env-file", 'env_file = "/e"', "env_files", ("/e",)),
+    ("no-env-file", "env_file = []", "env_files", ()),
+    ("user-id", 'user = "0"', "user", "0"),
+    ("user-largest-id", 'user = "4294967294"', "user", "4294967294"),
+    ("user-of-a-domain", 'user = "jane.doe@example.org"', "user", "jane.doe@example.org"),
+    ("user-of-another-domain", 'user = "CORP\\\\jane doe"', "user", "CORP\\jane doe"),
+    ("user-machine", 'user = "host$"', "user", "host$"),
+    ("stdin-file", 'stdin = { file = "/dev/zero" }', "stdin", Path("/dev/zero")),
+    ("stdin-nothing", 'stdin = ""', "stdin", ""),
+    ("nice", "nice = 19", "nice", 19),
+    ("a-failure", 'retry_on = [1]\nretry = { attempts = 2 }', "retry_on", frozenset({1})),
+    ("on-stop", 'on_stop = "terminate"', "on_stop", OnStop.TERMINATE),
     ("text-mode-table", 'env.A = "1"', "env", {"A": "1"}),
 ]  # fmt: skip
 
@@ -319,6 +378,60 @@ command = "x"
         "at": None,
         "startup": None,
     }
+
+
+def test_limits_go_together_key_by_key(crontab: Path) -> None:
+    """A job adds to the limits of [defaults], and takes one back with "none"."""
+    text = f"""
+[defaults]
+limits = {{ core = "0", open_files = 64, cpu = "5m" }}
+{JOB}limits = {{ open_files = 128, cpu = "none" }}
+{JOB.replace("jobs.a", "jobs.b")}"""
+    a, b = load(crontab, text).jobs.values()
+    assert a.limits == Limits(core_bytes=0, open_files=128)
+    assert b.limits == Limits(core_bytes=0, open_files=64, cpu=timedelta(minutes=5))
+
+
+def test_every_way_to_set_up_a_process_may_be_a_default(crontab: Path) -> None:
+    """What [defaults] say of users, files, input and output holds until a job says otherwise."""
+    text = f"""
+[defaults]
+user = "www-data"
+env_file = "/etc/default/jobs"
+nice = 10
+stdin = {{ file = "/etc/input" }}
+output = "stream"
+output_limit = "1M"
+on_stop = "terminate"
+leftovers = "kill"
+retry_on = ["start"]
+keep = {{ bytes = "1G" }}
+{JOB}{JOB.replace("jobs.a", "jobs.b")}
+user = "root"
+env_file = []
+nice = 0
+stdin = ""
+output = "file"
+output_limit = "none"
+on_stop = "wait"
+leftovers = "leave"
+retry = {{ attempts = 2 }}
+keep = {{ runs = 1 }}
+"""
+    names = (
+        "user", "env_files", "nice", "stdin", "output", "output_limit", "on_stop", "leftovers",
+        "retry_on", "keep_bytes",
+    )  # fmt: skip
+    a, b = (
+        {name: getattr(job, name) for name in names} for job in load(crontab, text).jobs.values()
+    )
+    assert list(a.values()) == [
+        "www-data", ("/etc/default/jobs",), 10, Path("/etc/input"), "stream", 1024**2,
+        "terminate", "kill", {"start"}, 1024**3,
+    ]  # fmt: skip
+    assert list(b.values()) == [
+        "root", (), 0, "", "file", None, "wait", "leave", {"start"}, None,
+    ]  # fmt: skip
 
 
 def test_defaults_may_prepare_retries_that_a_job_asks_for(crontab: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, KEEP_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, MODEL_NAMES
 from crond_py.crontab.model import Job
 from crond_py.crontab.schema import SCHEMA_FILE, json_schema, schema_text
-from crond_py.model import Retry
+from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.model import Limits, Retry
 
 VALIDATOR = Draft202012Validator(json_schema())
 
@@ -44,7 +45,7 @@ def test_the_schema_is_one() -> None:
 
 def test_every_key_has_a_line_that_says_what_it_is_for() -> None:
     """Each key is described by one sentence, for editors and manual pages."""
-    for table in (FILE_KEYS, JOB_KEYS, KEEP_KEYS, POOL_KEYS, RETRY_KEYS):
+    for table in (FILE_KEYS, JOB_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS):
         for name, key in table.items():
             assert key.name == name
             assert key.doc.endswith("."), name
@@ -54,13 +55,16 @@ def test_every_key_has_a_line_that_says_what_it_is_for() -> None:
 def test_every_field_of_the_model_has_its_key() -> None:
     """Nothing of a job is out of reach of the crontab, and no default is in two places."""
     made = {"name", "trigger", "source", "keep_runs", "keep_for", "keep_bytes"}
+    names = {name: key for key, name in MODEL_NAMES.items()}
     for field in fields(Job):
         if field.name in made:
             continue
-        assert JOB_KEYS[field.name].is_supported
-        if field.name not in ("command", "env", "retry"):
-            assert JOB_KEYS[field.name].default == field.default, field.name
+        key = JOB_KEYS[names.get(field.name, field.name)]
+        assert key.is_supported
+        if field.name not in ("command", "env", "retry", "limits"):
+            assert key.default == field.default, field.name
     assert RETRY_KEYS.keys() == {field.name for field in fields(Retry)}
+    assert LIMITS_KEYS.keys() == {field.name.removesuffix("_bytes") for field in fields(Limits)}
 
 
 def test_defaults_are_written_as_a_crontab_would() -> None:
@@ -82,13 +86,17 @@ GOOD = [
     '[jobs.a]\nstartup = true\ncommand = "x"\n',
     JOB + 'umask = "022"\ntimeout = "1.5h"\nkeep = { runs = 3 }\nretry = { attempts = 2 }\n',
     JOB + "umask = 0o027\n",
+    JOB + 'user = "nobody"\nnice = -5\nenv_file = "/e"\nstdin = "x"\noverlap = "replace"\n',
+    JOB + 'env_file = ["/e", "/f"]\nstdin = { file = "/x" }\noutput = "journal"\n',
+    JOB + 'output_limit = "none"\nkeep = { bytes = "1.5 GiB" }\nretry_on = [75, "signal"]\n',
+    JOB + 'output_limit = 8192\non_stop = "leave"\nleftovers = "kill"\n',
+    JOB + 'limits = { core = 0, cpu = "5m", open_files = 64, address_space = "none" }\n',
     JOB + '[pools.p]\nworkers = 2\n[env]\nA = ""\n[defaults]\noverlap = "queue"\n',
     "",
 ]
 BAD = [
     JOB + 'overlpa = "skip"\n',
     JOB + 'overlap = "Skip"\n',
-    JOB + 'overlap = "replace"\n',
     JOB + "timeout = 5\n",
     JOB + 'timeout = "5"\n',
     JOB + 'timeout = "-5s"\n',
@@ -98,7 +106,20 @@ BAD = [
     JOB + "retry = { attempts = 1.5 }\n",
     JOB + "success_codes = []\n",
     JOB + 'umask = "028"\n',
-    JOB + 'user = "nobody"\n',
+    JOB + "user = 1000\n",
+    JOB + 'user = "a:b"\n',
+    JOB + 'user = "-a"\n',
+    JOB + "nice = 20\n",
+    JOB + 'env_file = "e"\n',
+    JOB + 'stdin = { path = "/e" }\n',
+    JOB + 'output_limit = "10MB"\n',
+    JOB + 'output_limit = "10m"\n',
+    JOB + "output_limit = 100\n",
+    JOB + 'limits = { core = "unlimited" }\n',
+    JOB + 'limits = { memory = "1G" }\n',
+    JOB + 'retry_on = ["failed"]\n',
+    JOB + "retry_on = []\n",
+    JOB + 'group = "g"\n',
     JOB + "env = { A = 1 }\n",
     JOB + 'env = { "A=B" = "1" }\n',
     JOB + 'env = { PYCRON_JOB = "1" }\n',
