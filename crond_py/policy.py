@@ -325,11 +325,13 @@ MOST_RERUNS = 3
 class Recovery(StrEnum):
     """What a restarted daemon does with a run that has no outcome.
 
-    ADOPT: its process goes on under our eyes. END_REST: its process is gone, and what is left of
-    its tree is ended first. STOPPED: it was being ended and is gone, so that is its outcome.
+    ADOPT: its process goes on under our eyes. ADOPT_REST: its process is gone, but what is left of
+    its tree goes on, which may be the very work. END_REST: that is ended first. STOPPED: it was
+    being ended and is gone, so that is its outcome.
     """
 
     ADOPT = "adopt"
+    ADOPT_REST = "adopt_rest"
     END_REST = "end_rest"
     STOPPED = "stopped"
     REQUEUE = "requeue"
@@ -366,8 +368,9 @@ def decide_recovery(
         return Recovery.REQUEUE if job_exists else Recovery.REMOVED
     if remains is Remains.LEADER:
         return Recovery.ADOPT
-    if remains is Remains.REST and (stopping or leftovers is Leftovers.KILL):
-        return Recovery.END_REST
+    if remains is Remains.REST:
+        is_to_end = stopping or leftovers is Leftovers.KILL
+        return Recovery.END_REST if is_to_end else Recovery.ADOPT_REST
     if stopping:
         return Recovery.STOPPED
     return Recovery.RERUN if wants_rerun and job_exists else Recovery.LOST

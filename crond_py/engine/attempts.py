@@ -205,6 +205,7 @@ class Attempts:
             outcome, reason = active.stop.outcome, active.stop.reason
         else:
             outcome, reason = judge_exit(event.exit, active.job.success_codes)
+            reason = active.how_lost or reason
         if event.note:
             tell(logging.WARNING, event.note, active.job.name, run=active.run.id)
         reason = "; ".join(filter(None, (reason, event.note)))
@@ -221,7 +222,8 @@ class Attempts:
     def conclude(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
         """Have a run whose attempt is closed tried again, or give it its outcome."""
         job, attempt = active.job, active.attempt
-        is_cut_short = active.stop is not None and active.stop.is_cut_short
+        is_cut_short = outcome is Outcome.LOST and active.how_lost
+        active.how_lost = ""
         if is_cut_short and self._exists(active) and wants_rerun(job.on_crash, active.lost):
             active.stop = None
             self.start(active)

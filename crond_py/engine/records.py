@@ -32,15 +32,11 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a run is being ended before its own end, and what its outcome will be.
-
-    ``is_cut_short``: a crash has ended it, and only what is left of its tree is to be ended.
-    """
+    """Why a run is being ended before its own end, and what its outcome will be."""
 
     outcome: Outcome
     reason: str
     is_forced: bool = False
-    is_cut_short: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +44,9 @@ class ActiveRun:
     """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.
 
     ``job`` is the definition it was claimed under; ``lost`` counts the attempts that a crash cut
-    short; ``on_end`` is called with the finished run once its outcome is in the ledger.
+    short, and ``how_lost`` is set where the present one is such: its process is gone, and only what
+    that left behind is still there. ``on_end`` is called with the finished run once its outcome is
+    in the ledger.
     """
 
     job: Job
@@ -57,6 +55,7 @@ class ActiveRun:
     attempt: Attempt | None = None
     stop: Stop | None = None
     lost: int = 0
+    how_lost: str = ""
     begins_when_claimed: bool = False
     timeout_timer: Timer | None = None
     kill_timer: Timer | None = None
@@ -70,8 +69,12 @@ class ActiveRun:
 
     @property
     def is_to_be_left(self) -> bool:
-        """Whether a stopping daemon leaves its process to the next one."""
-        return self.job.on_stop is OnStop.LEAVE and self.stop is None
+        """Whether a stopping daemon leaves its processes to the next one.
+
+        What outlived its command unseen may be meant to stay, so it is not ended for a stop.
+        """
+        may_stay = self.job.on_stop is OnStop.LEAVE or bool(self.how_lost)
+        return may_stay and self.stop is None
 
     @property
     def key(self) -> AttemptKey:

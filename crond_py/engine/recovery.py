@@ -1,8 +1,9 @@
 """What a restarted daemon does with the runs that its predecessor left without an outcome.
 
 A process that still runs is found by the PYCRON_RUN_ID in its environment and adopted, so that
-the overlap policy, timeouts and cancels hold for it as before. Of a process that is gone, what it
-has left behind is ended first where the run was being ended or its job says so.
+the overlap policy, timeouts and cancels hold for it as before. Where the process is gone and others
+that it started live on, the run goes on as long as they do: they may be the very work. They are
+ended where the run was being ended or its job says so.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from crond_py.ports import ProcessSpec, SetAttempt, Survivor
 CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
+
+_QUIET = frozenset({Recovery.ADOPT, Recovery.REQUEUE})
+"""What is as it should be after a restart."""
 
 _ORDER = {State.RUNNING: 0, State.WAITING_RETRY: 1, State.QUEUED: 2}
 """What counts as active comes first, so that what waits finds it there."""
@@ -75,12 +79,12 @@ class Recoverer:
         active = _active_run(state.job, run)
         recovery = self._decide(active, survivors, job_exists=job_exists)
         log.log(
-            logging.INFO if recovery in {Recovery.ADOPT, Recovery.REQUEUE} else logging.WARNING,
+            logging.INFO if recovery in _QUIET else logging.WARNING,
             "run of an earlier pycron: %s",
             recovery.replace("_", " "),
             extra=fields(job=run.job, run=run.id, due=run.due),
         )
-        self._resume(state, active, recovery, len(survivors))
+        self._resume(state, active, recovery, survivors)
 
     def _decide(
         self, active: ActiveRun, survivors: Sequence[Survivor], *, job_exists: bool
@@ -107,9 +111,11 @@ class Recoverer:
         if spec is None:
             return recovery
         processes = self._parts.processes
-        if recovery is Recovery.END_REST and not processes.adopt_rest(spec, survivors):
+        is_rest = recovery in {Recovery.ADOPT_REST, Recovery.END_REST}
+        if is_rest and not processes.adopt_rest(spec, survivors):
             recovery = decide(Remains.NOTHING)
-        if recovery not in {Recovery.ADOPT, Recovery.END_REST}:
+            is_rest = False
+        if recovery is not Recovery.ADOPT and not is_rest:
             processes.settle(spec)
         return recovery
 
@@ -147,15 +153,23 @@ class Recoverer:
     # --- going on -------------------------------------------------------------------------
 
     def _resume(
-        self, state: JobState, active: ActiveRun, recovery: Recovery, survivors: int
+        self,
+        state: JobState,
+        active: ActiveRun,
+        recovery: Recovery,
+        survivors: Sequence[Survivor],
     ) -> None:
         """Go on with a run; ``active.run`` is as the ledger has it."""
         now = self._parts.timekeeper.now()
         self._register.runs[active.run.id] = active
         match recovery:
-            case Recovery.ADOPT | Recovery.END_REST:
-                self._resume_process(state, active)
-                self._resume_stop(active, recovery)
+            case Recovery.ADOPT:
+                self._resume_process(state, active, survivors)
+            case Recovery.ADOPT_REST | Recovery.END_REST:
+                active.how_lost = _how_lost(active)
+                self._resume_process(state, active, survivors)
+                if recovery is Recovery.END_REST and active.stop is None:
+                    self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
             case Recovery.STOPPED:
                 state.active.append(active)
                 self._close_stopped(active, now)
@@ -165,38 +179,39 @@ class Recoverer:
             case Recovery.REQUEUE:
                 self._admitter.wait_or_start(state, active)
             case Recovery.RERUN:
-                self._attempts.close(active, Outcome.LOST, _how_lost(active, survivors), None, now)
+                self._attempts.close(active, Outcome.LOST, _how_lost(active), None, now)
                 self._admitter.wait_or_start(state, active)
             case Recovery.LOST:
-                reason = _how_lost(active, survivors)
-                self._attempts.close(active, Outcome.LOST, reason, None, now)
-                if active.job.on_crash is OnCrash.RERUN and active.lost > MOST_RERUNS:
-                    reason = f"{reason}; {TOO_OFTEN}"
-                self._attempts.finish(active, Outcome.LOST, reason)
+                self._close_lost(active, now)
             case Recovery.REMOVED:
                 reason = "the job was removed from the crontab"
                 self._attempts.finish(active, Outcome.CANCELLED, reason)
 
-    def _resume_process(self, state: JobState, active: ActiveRun) -> None:
+    def _resume_process(
+        self, state: JobState, active: ActiveRun, survivors: Sequence[Survivor]
+    ) -> None:
+        """Let what is there of an attempt go on, and go on with ending it if that had begun."""
         active.stage = Stage.RUNNING
         state.active.append(active)
         self._register.slots(active.job).taken += 1
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was adopted by it
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
-
-    def _resume_stop(self, active: ActiveRun, recovery: Recovery) -> None:
-        """Go on with ending a run, or let its timeout go on."""
-        attempt = active.attempt
-        assert attempt is not None  # noqa: S101 - it was adopted by it
         stopping = _stopping(attempt)
         if stopping is not None:
             self._stopper.resume(active, Stop(stopping, attempt.reason))
-        elif recovery is Recovery.END_REST:
-            self._stopper.resume(active, Stop(Outcome.LOST, CUT_SHORT, is_cut_short=True))
         elif active.job.timeout is not None:
-            used = self._parts.timekeeper.age(attempt.start_ticks or 0)
+            began = attempt.start_ticks or min(each.start_ticks for each in survivors)
+            used = self._parts.timekeeper.age(began)
             self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
+
+    def _close_lost(self, active: ActiveRun, now: datetime) -> None:
+        """End a run that nobody knows the end of, or that a crash cuts short time and again."""
+        reason = _how_lost(active)
+        self._attempts.close(active, Outcome.LOST, reason, None, now)
+        if active.job.on_crash is OnCrash.RERUN and active.lost > MOST_RERUNS:
+            reason = f"{reason}; {TOO_OFTEN}"
+        self._attempts.finish(active, Outcome.LOST, reason)
 
     def _close_stopped(self, active: ActiveRun, now: datetime) -> None:
         """End an attempt that was being ended and is gone."""
@@ -231,10 +246,9 @@ def _stopping(attempt: Attempt | None) -> Outcome | None:
     return None if stopping is Outcome.LOST else stopping
 
 
-def _how_lost(active: ActiveRun, survivors: int) -> str:
+def _how_lost(active: ActiveRun) -> str:
     was_seen = active.attempt is not None and active.attempt.pid is not None
-    left = f"; processes it has left still run: {survivors}" if survivors else ""
-    return (CUT_SHORT if was_seen else NOT_SEEN) + left
+    return CUT_SHORT if was_seen else NOT_SEEN
 
 
 def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
