@@ -364,13 +364,20 @@ class Core:
             raise UnknownNameError(self._why_no_run(run_id))
         callback(run)
 
+    def forget_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
+        """Do not call back any more; nobody waits."""
+        active = self._register.runs.get(run_id)
+        if active is not None and callback in active.on_end:
+            active.on_end.remove(callback)
+
     def _cancel(self, runs: list[ActiveRun]) -> list[Cancelled]:
         """Cancel runs; whoever asked for it is answered once that is in the ledger."""
         cancelled = []
         for active in runs:
             was = active.run.state.value
             is_ending = self._stopper.cancel(active, "cancelled on request")
-            cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending))
+            kill_after = active.job.kill_after
+            cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending, kill_after))
         self._flush(is_urgent=True)
         return cancelled
 

@@ -124,11 +124,13 @@ class Engine:
     def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
         """Wait until a run has its outcome and return it; None if it has none in time."""
         outcome: Future[Run] = Future()
-        self._ask(lambda core: core.on_end(run_id, outcome.set_result))
+        callback = outcome.set_result
+        self._ask(lambda core: core.on_end(run_id, callback))
         try:
             return outcome.result(timeout.total_seconds())
         except TimeoutError:
-            return None
+            self._ask(lambda core: core.forget_end(run_id, callback))
+            return outcome.result(0) if outcome.done() else None
 
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force."""

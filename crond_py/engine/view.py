@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
 from crond_py.model import Run
@@ -47,9 +47,13 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel has done: a run that was running is ``ending`` until its tree is gone."""
+    """What a cancel has done: a run that was running is ``ending`` until its tree is gone.
+
+    What of that has not ended ``kill_after`` later, at the latest, is killed.
+    """
 
     run_id: int
     job: str
     was: str
     ending: bool
+    kill_after: timedelta = timedelta(0)
