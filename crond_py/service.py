@@ -58,6 +58,7 @@ from crond_py.places import Places
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
+from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, format_duration
 from crond_py.sdnotify import Notifier
 
@@ -157,6 +158,7 @@ class Service:
             # Under the lock: a second daemon must not replace the first one's file.
             stack.enter_context(PidFile(self._options.pid_file))
         ledger = stack.enter_context(closing(open_ledger(places.ledger, self._clock)))
+        become_subreaper()
         runner = ProcessRunner(self._engine.process_event, self._clock)
         runner.open()
         stack.callback(runner.close)

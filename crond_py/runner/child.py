@@ -5,25 +5,28 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field
 
-from crond_py.model import Exit
+from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey
-from crond_py.runner.proctree import Root
+from crond_py.runner.descent import Root
+from crond_py.runner.proctree import Process
 
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """A process that was started or adopted here and, once it is to be stopped, its tree.
+    """A process that was started or adopted here and, once it is to be ended, its tree.
 
-    Changed only under the supervisor's lock, but for ``sent``, ``unwatched`` and
+    Changed only under the supervisor's lock, but for ``sent``, ``unwatched``, ``spared`` and
     ``was_rechecked``, which are the ender's own.
 
-    ``pidfd`` is None where descriptors were short: then a thread waits for it. ``is_own``: it is
-    our child, so only we reap it; until then its number, and those of the process group and
-    session it leads, are given to nobody else.
+    ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
+    and where descriptors were short: then a thread waits for it. ``is_own``: it is our child, so
+    only we reap it; until then its number, and those of the process group and session it leads,
+    are given to nobody else. ``is_adopted``: an earlier daemon started it.
 
     ``stop`` is the strongest signal asked for, ``sent`` the one sent. ``members`` are descendants
     under watch by their pidfds, each with its pid and start; ``unwatched`` are those for which no
-    descriptor was left, start by pid.
+    descriptor was left, start by pid; ``spared`` those that we may not signal, likewise.
+    ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
     """
 
     key: AttemptKey
@@ -32,14 +35,18 @@ class Child:
     start_ticks: int | None
     pidfd: int | None
     is_own: bool
+    is_adopted: bool = False
+    leftovers: Leftovers = Leftovers.LEAVE
     memory_floor_kb: int = 0
     stop: signal.Signals | None = None
     has_ended: bool = False
+    is_lingering: bool = False
     is_done: bool = False
     exit: Exit | None = None
     members: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: signal.Signals | None = None
     unwatched: dict[int, int] = field(default_factory=dict)
+    spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False
 
     @property
@@ -49,5 +56,15 @@ class Child:
 
     @property
     def tree_is_gone(self) -> bool:
-        """Return whether it and all of its tree that is under watch have ended."""
-        return self.has_ended and not self.members
+        """Return whether it and all of its tree that can be waited for have ended."""
+        return self.has_ended and all(
+            self.spared.get(pid) == ticks for pid, ticks in self.members.values()
+        )
+
+    def has_marked(self, process: Process, tag: str, attempt: int) -> bool:
+        """Return whether a process, with what its environment tells, shows that it is of ours."""
+        if tag == self.tag:
+            return attempt in {0, self.key.number}
+        if (process.pid, process.start_ticks) in tuple(self.members.values()):
+            return True
+        return self.is_own and self.pid in {process.session, process.group}

@@ -1,12 +1,17 @@
-"""Ends whole process trees: signals them, and sees to it that nothing of them is left.
+"""Ends whole process trees, and sees what those leave that end by themselves.
 
 A thread of its own, since reading /proc takes milliseconds and exits must not wait for it. It
 takes children to look at; all that have come meanwhile share one snapshot of the processes.
 
-The leader's process group is signalled as a whole, which no fork can slip through; what has left
-it is found and signalled one by one. SIGTERM goes to what was there when the stop was asked for,
-once: what a handler starts to clean up with is not disturbed. SIGKILL goes to everything, again
-and again until a look finds nothing new.
+To be ended, the leader's process group is signalled as a whole, which no fork can slip through;
+what has left it is found and signalled one by one. SIGTERM goes to what was there when the stop
+was asked for, once: what a handler starts to clean up with is not disturbed. SIGKILL goes to
+everything, again and again until a look finds nothing new. What belongs to another user (of a
+set-user-ID program) and gets no signal is not waited for after that, but spoken of; a leader is
+waited for even so, since its run goes on.
+
+A leader that has ended by itself may have left something, which is left alone or, by its spec,
+told of and kept under watch until somebody stops it.
 """
 
 from __future__ import annotations
@@ -17,11 +22,16 @@ import signal
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Final, Protocol
 
+from crond_py.model import Leftovers
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.descent import find_descendants
+from crond_py.runner.leftovers import describe_left, describe_spared
 from crond_py.runner.proctree import Process, Snapshot
+
+_CLOSE: Final = object()
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +43,57 @@ class Watch(Protocol):
         """Return the start ticks of the members under watch, by pid."""
         ...
 
+    def orphans_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of our orphans that are of a child's tree, by pid."""
+        ...
+
+    def sees_orphans(self, child: Child) -> bool:
+        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        ...
+
+    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+        """Reap our orphans, and have those that live watched."""
+        ...
+
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
         """Watch a further member, if that can be done; the descriptor is the watch's."""
         ...
 
-    def finish(self, child: Child) -> None:
+    def linger(self, child: Child, count: int) -> None:
+        """Tell, once, that a child has ended and has left so many that are to be ended."""
+        ...
+
+    def finish(self, child: Child, note: str) -> None:
         """Tell that the child has ended, if it and its members have."""
         ...
 
 
+class Pictures:
+    """The full snapshot that one round of looks shares, taken when it is first wanted."""
+
+    def __init__(self) -> None:
+        self._full: Snapshot | None = None
+
+    @property
+    def full(self) -> Snapshot:
+        """All processes, as of this round."""
+        if self._full is None:
+            try:
+                self._full = Snapshot.take()
+            except OSError as error:
+                log.warning(
+                    "only process groups are ended: cannot look for what left them: %s", error
+                )
+                self._full = Snapshot({})
+        return self._full
+
+
 class Ender:
-    """Looks at children that are being stopped, until their trees are gone."""
+    """Looks at children until it is known what becomes of their trees."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._queue: SimpleQueue[Child | None] = SimpleQueue()
+        self._queue: SimpleQueue[object] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="pycron-ender", daemon=True)
 
     def open(self) -> None:
@@ -56,55 +102,92 @@ class Ender:
 
     def close(self) -> None:
         """Stop the thread after the work it is at."""
-        self._queue.put(None)
+        self._queue.put(_CLOSE)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def look_at(self, child: Child) -> None:
-        """Have a child looked at: its stop has changed, or its tree may be gone."""
+    def look_at(self, child: Child | None) -> None:
+        """Have a child looked at: its stop has changed, it has ended, or its tree may be gone.
+
+        None: only our orphans are to be looked after.
+        """
         self._queue.put(child)
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
+        while (first := self._queue.get()) is not _CLOSE:
             batch = {first: None}
             try:
-                while (further := self._queue.get_nowait()) is not None:
+                while (further := self._queue.get_nowait()) is not _CLOSE:
                     batch[further] = None
             except Empty:
                 pass
             else:
-                self._queue.put(None)  # for the next turn
-            snapshot = self._take_snapshot()
-            for child in batch:
-                if not child.is_done and self._try_look(child, snapshot):
-                    self._queue.put(child)
+                self._queue.put(_CLOSE)  # for the next turn
+            children = [c for c in batch if isinstance(c, Child) and not c.is_done]
+            for child in self._look_at_all(children):
+                self._queue.put(child)
 
-    def _take_snapshot(self) -> Snapshot:
+    def _look_at_all(self, children: list[Child]) -> list[Child]:
+        """Take each child a step further; return those to be looked at again at once."""
+        pictures = Pictures()
         try:
-            return Snapshot.take()
-        except OSError as error:
-            log.warning("only process groups are ended: cannot look for what left them: %s", error)
-            return Snapshot({})
+            # First the picture, then the orphans: what loses its parent between the two is seen
+            # with it in the one, and by itself in the other.
+            needs_all = any(child.stop is not None for child in children)
+            if needs_all or not proctree.tells_children():
+                self._watch.look_after_orphans(pictures.full)
+            else:
+                self._watch.look_after_orphans()
+        except Exception:  # trees are still to be ended by the other marks
+            log.exception("could not look after what lost its parent")
+        return [child for child in children if self._try_look(child, pictures)]
 
-    def _try_look(self, child: Child, snapshot: Snapshot) -> bool:
+    def _try_look(self, child: Child, pictures: Pictures) -> bool:
         try:
-            return self._look(child, snapshot)
+            if child.stop is not None:
+                return self._look(child, pictures.full, child.stop)
+            return child.has_ended and self._look_at_rest(child, pictures)
         except Exception:  # the boundary of one run: the others' trees are still to be ended
-            log.exception("could not end the processes of run %s", child.tag)
+            log.exception("could not see to the processes of run %s", child.tag)
+            self._watch.finish(child, "pycron has failed to see what it left; its log has more")
             return False
 
-    def _look(self, child: Child, snapshot: Snapshot) -> bool:
-        """Take one child a step further; return whether it should be looked at again at once."""
-        number = child.stop
-        if number is None:
+    def _look_at_rest(self, child: Child, pictures: Pictures) -> bool:
+        """See what a child has left that ended by itself; return as ``_look`` does."""
+        watched = self._watch.members_of(child)
+        try:
+            known = {**self._watch.orphans_of(child), **watched}
+            sees_all = self._watch.sees_orphans(child)
+            snapshot = Snapshot.take_trees(known) if sees_all else pictures.full
+            left = find_descendants(snapshot, child.root, known)
+        except OSError as error:  # out of descriptors
+            self._watch.finish(child, f"what it left running is not known: {error.strerror}")
             return False
+        if snapshot.has_gaps and not child.was_rechecked:
+            child.was_rechecked = True
+            return True
+        has_leader = child.pid != 0
+        if not left or (has_leader and child.leftovers is Leftovers.LEAVE):
+            self._watch.finish(child, describe_left(left))
+            return False
+        new = [process for process in left if watched.get(process.pid) != process.start_ticks]
+        for process in new:
+            self._attend(child, process, None, is_known=False)
+        if has_leader:
+            self._watch.linger(child, len(left))
+        # Nothing tells of what ended before it was watched.
+        return bool(new) and child.tree_is_gone and not child.unwatched
+
+    def _look(self, child: Child, snapshot: Snapshot, number: signal.Signals) -> bool:
+        """End a child's tree, a step further; return whether to look again at once."""
         is_first = child.sent is not number
         child.sent = number
+        watched = self._watch.members_of(child)
+        known = {**self._watch.orphans_of(child), **watched}
         group = self._signal_leader(child, number) if is_first else None
-        known = self._watch.members_of(child)
         has_new = False
-        for process in proctree.find_descendants(snapshot, child.root, known):
-            is_known = known.get(process.pid) == process.start_ticks
+        for process in find_descendants(snapshot, child.root, known):
+            is_known = watched.get(process.pid) == process.start_ticks
             is_new = not is_known and child.unwatched.get(process.pid) != process.start_ticks
             has_new |= is_new
             if number is signal.SIGKILL:
@@ -119,7 +202,7 @@ class Ender:
             child.was_rechecked = True
             return True
         if child.tree_is_gone:
-            self._watch.finish(child)
+            self._watch.finish(child, describe_spared(child.spared))
         return False
 
     def _signal_leader(self, child: Child, number: signal.Signals) -> int | None:
@@ -127,7 +210,7 @@ class Ender:
         if pidfds.send_to_group(child.pidfd, child.pid, number, is_pinned=child.is_own):
             return child.pid
         if child.pidfd is not None:
-            self._send(child.pidfd, number, child, child.pid)
+            self._try_to_send(child.pidfd, number, child, child.pid)
         return None
 
     def _attend(
@@ -144,14 +227,15 @@ class Ender:
             return
         if pidfd is None:
             return
-        if number is not None:
-            self._send(pidfd, number, child, process.pid)
+        was_sent = number is None or self._try_to_send(pidfd, number, child, process.pid)
+        if not was_sent and number is signal.SIGKILL:
+            child.spared[process.pid] = process.start_ticks
         if is_known:
             os.close(pidfd)
         elif not self._watch.add_member(child, pidfd, process):
             _give_up(child, process, "the kernel watches no more descriptors")
 
-    def _send(self, pidfd: int, number: signal.Signals, child: Child, pid: int) -> None:
+    def _try_to_send(self, pidfd: int, number: signal.Signals, child: Child, pid: int) -> bool:
         try:
             pidfds.send(pidfd, number)
         except PermissionError:
@@ -161,6 +245,8 @@ class Ender:
                 child.tag,
                 number.name,
             )
+            return False
+        return True
 
 
 def _is_in_group(process: Process, group: int | None) -> bool:

@@ -1,32 +1,63 @@
-"""Reaps the orphans of others, which become our children where we are pid 1.
+"""Our children that nobody started: what lost its parent and was handed to us.
 
-As the first process of a container, the daemon is the parent of whatever its jobs leave behind,
-and only it can reap that. Waiting for any child would now and then take the exit status of a
-job; so each child is looked at by its number and reaped only if it is certainly no job of ours.
+As a subreaper, or as the first process of a container, the daemon is the parent of whatever its
+jobs leave behind. Only it can reap that, and it learns in this way what a run has left even
+where a process has no mark of its run any more.
 
-A child that is just being started is not in the table yet. One that is not in the table is
-therefore an orphan once every start that was going on when it was first seen is over.
+Waiting for any child would now and then take the exit status of a job; so each child is looked
+at by its number. The kernel hands orphans to our first thread, and no job is started by that, so
+its children are orphans but for those in the table of jobs. A kernel without CONFIG_PROC_CHILDREN
+lists only processes, among them children that are just being started and not in the table yet.
+There, a child that is not in the table is an orphan once every start that was going on when it
+was first seen is over.
+
+Whose it is: it is in the session or group of a job, it carries a job's tag, or it was seen as a
+member of a tree. An orphan without any mark belongs to the one run that can have brought it
+forth, if there is but one: a run that was there when the orphan was met, and began before it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
+from crond_py.ports import AttemptKey
 from crond_py.runner import proctree
+from crond_py.runner.child import Child
+from crond_py.runner.proctree import Process, Snapshot
 
 
-class OrphanReaper:
-    """Finds and reaps children that are not in ``own_pids()``."""
+@dataclass(slots=True, eq=False)
+class Orphan:
+    """A living process that became our child.
 
-    def __init__(self, own_pids: Callable[[], set[int]]) -> None:
-        self._own_pids = own_pids
+    ``suspects`` are the runs it may belong to, as of when it was met; ``key`` is the one it does
+    belong to, None while nobody knows. ``is_watched``: somebody will tell when it ends.
+    """
+
+    pid: int
+    suspects: dict[AttemptKey, Child | None] = field(default_factory=dict)
+    start_ticks: int | None = None
+    key: AttemptKey | None = None
+    is_judged: bool = False
+    is_watched: bool = False
+
+
+class Orphans:
+    """Finds our orphans, reaps those that have ended, and knows whose the others are.
+
+    ``children`` returns the table of jobs.
+    """
+
+    def __init__(self, children: Callable[[], Iterable[Child]]) -> None:
+        self._children = children
         self._lock = threading.Lock()
         self._next_token = 0
         self._starts: set[int] = set()
-        self._suspects: dict[int, set[int]] = {}
+        self._undecided: dict[int, set[int]] = {}
+        self._living: dict[int, Orphan] = {}
 
     def start_begins(self) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
@@ -38,39 +69,124 @@ class OrphanReaper:
     def start_is_over(self, token: int) -> bool:
         """Note that a started process is in the table, or that there is none.
 
-        Returns whether ``reap`` should be called now, because some child waits for a verdict.
+        Returns whether there should be a look now, because some child waits for a verdict.
         """
         with self._lock:
             self._starts.discard(token)
-            return bool(self._suspects)
+            return bool(self._undecided)
 
-    def reap(self) -> list[int]:
-        """Reap all orphans that have ended, and return those that live."""
-        # A start that is over before the lock is taken has its child in the table, and one that
-        # begins after this line has none among these children.
-        children = list_children()
+    def look(self, snapshot: Snapshot | None = None) -> list[Orphan]:
+        """Reap all orphans that have ended, and return those that live and nobody watches.
+
+        ``snapshot`` is needed where ``proctree.tells_children`` says no. Raises OSError where no
+        descriptor is left to look with.
+        """
         with self._lock:
-            own = self._own_pids()
-            self._suspects = {
-                pid: self._suspects.get(pid, self._starts) & self._starts
-                for pid in children
-                if pid not in own
+            if snapshot is None:
+                pids = proctree.list_children_of_thread(os.getpid(), os.getpid()) or []
+                table = list(self._children())
+                own = {child.pid for child in table if child.is_own}
+                pids = [pid for pid in pids if pid not in own]
+            else:
+                pids, table = self._decide(snapshot)
+            living = {pid: self._living.get(pid) for pid in pids}
+            met = [pid for pid, orphan in living.items() if orphan is None]
+            suspects = self._suspects(table) if met else {}
+            self._living = {
+                pid: orphan or Orphan(pid, suspects)
+                for pid, orphan in living.items()
+                if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
-            orphans = [pid for pid, starts in self._suspects.items() if not starts]
-        return [pid for pid in orphans if _still_lives(pid)]
+            return [orphan for orphan in self._living.values() if not orphan.is_watched]
+
+    def _decide(self, snapshot: Snapshot) -> tuple[list[int], list[Child]]:
+        """Return our children that are certainly no jobs, and the table of those that are.
+
+        A start that was over before the lock was taken has its child in the table, and one that
+        began after the snapshot has none in it.
+        """
+        me = os.getpid()
+        pids = [process.pid for process in snapshot.processes.values() if process.parent == me]
+        table = list(self._children())
+        own = {child.pid for child in table if child.is_own}
+        self._undecided = {
+            pid: self._undecided.get(pid, self._starts) & self._starts
+            for pid in pids
+            if pid not in own and pid not in self._living
+        }
+        decided = [pid for pid, starts in self._undecided.items() if not starts]
+        for pid in decided:
+            del self._undecided[pid]
+        return [*(pid for pid in self._living if pid in snapshot.processes), *decided], table
+
+    def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
+        """Return the runs that an orphan which is met now may belong to."""
+        found: dict[AttemptKey, Child | None] = {}
+        for orphan in self._living.values():  # it may have brought forth the new one
+            if orphan.key is not None:
+                found[orphan.key] = None
+            else:
+                found.update(orphan.suspects)
+        found.update((child.key, child) for child in table if not child.is_adopted)
+        return found
+
+    def has_ended(self, pid: int) -> None:
+        """Note that a watched orphan has ended; the next look reaps it."""
+        with self._lock:
+            if (orphan := self._living.get(pid)) is not None:
+                orphan.is_watched = False
+
+    def may_have(self, key: AttemptKey) -> bool:
+        """Return whether a living orphan belongs to a run, or may do so."""
+        with self._lock:
+            return any(
+                orphan.key == key or not orphan.is_judged for orphan in self._living.values()
+            )
+
+    def of(self, key: AttemptKey) -> dict[int, int]:
+        """Return the start ticks of the orphans that belong to a run, by pid."""
+        self._judge()
+        with self._lock:
+            return {
+                orphan.pid: orphan.start_ticks
+                for orphan in self._living.values()
+                if orphan.key == key and orphan.start_ticks is not None
+            }
+
+    def _judge(self) -> None:
+        """Find out whose the orphans are of which nobody knows yet."""
+        with self._lock:
+            waiting = [orphan for orphan in self._living.values() if not orphan.is_judged]
+        for orphan in waiting:
+            process = proctree.read_process(orphan.pid)
+            if process is not None:
+                orphan.start_ticks = process.start_ticks
+                orphan.key = _find_owner(process, orphan.suspects)
+            orphan.suspects = dict.fromkeys(orphan.suspects)  # its own children's suspects yet
+            orphan.is_judged = True
 
 
 def list_children() -> list[int]:
     """Return the pids of our children, zombies included."""
     me = os.getpid()
-    try:
-        found = [path.read_text("ascii") for path in Path("/proc/self/task").glob("*/children")]
-    except OSError:  # a thread has just left
-        found = []
-    if found:
-        return [int(pid) for text in found for pid in text.split()]
-    # A kernel without CONFIG_PROC_CHILDREN.
-    return [p.pid for p in proctree.Snapshot.take().processes.values() if p.parent == me]
+    found = proctree.list_children_of(me)
+    if found is not None:
+        return found
+    return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
+
+
+def _find_owner(process: Process, suspects: dict[AttemptKey, Child | None]) -> AttemptKey | None:
+    """Return which of the suspects a process belongs to, or None where that cannot be told."""
+    able = [
+        (key, child)
+        for key, child in suspects.items()
+        if child is None or (child.start_ticks or 0) <= process.start_ticks
+    ]
+    tag, attempt = proctree.read_tag(process.pid)
+    for key, child in able:
+        if child is not None and child.has_marked(process, tag, attempt):
+            return key
+    return able[0][0] if len(able) == 1 and not tag else None
 
 
 def _still_lives(pid: int) -> bool:

@@ -7,14 +7,15 @@ them all, ``ender`` ends their trees. This file knows what has been asked for an
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from crond_py.model import Exit
 from crond_py.ports import (
     AttemptKey,
     Clock,
+    Ended,
     ProcessEvent,
     ProcessSpec,
     Started,
@@ -26,6 +27,7 @@ from crond_py.runner.child import Child
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Refused, Spawned, spawn
 from crond_py.runner.starters import Starters
+from crond_py.runner.subreaper import is_subreaper
 from crond_py.runner.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -35,8 +37,9 @@ class ProcessRunner:
     """Starts, stops and watches processes; see ``ports.Processes``.
 
     ``report`` is called from the runner's threads, from several at a time; what one of its calls
-    takes long for, other events wait for. ``reap_orphans`` (by default: where we are pid 1) has
-    the children reaped that others leave to us.
+    takes long for, other events wait for. ``reap_orphans`` (by default: where we are a subreaper
+    or pid 1) has the children reaped that others leave to us; where it does, no code may start a
+    process from our first thread, since that would be taken for an orphan.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class ProcessRunner:
         reap_orphans: bool | None = None,
     ) -> None:
         if reap_orphans is None:
-            reap_orphans = os.getpid() == 1
+            reap_orphans = is_subreaper()
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
@@ -107,11 +110,7 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        try:
-            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
-        except OSError as error:
-            log.warning("cannot watch process %d of run %s: %s", survivor.pid, survivor.tag, error)
-            return False
+        pidfd = self._hold(survivor)
         if pidfd is None:
             return False
         child = Child(
@@ -121,8 +120,39 @@ class ProcessRunner:
             start_ticks=survivor.start_ticks,
             pidfd=pidfd,
             is_own=False,
+            is_adopted=True,
+            leftovers=spec.leftovers,
         )
         return self._supervisor.watch(child)
+
+    def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
+        """Watch what is left of an attempt whose own process is gone; False if nothing is left.
+
+        Ended comes when all of it is gone; how the attempt ended nobody can tell.
+        """
+        held = [(self._hold(survivor), survivor) for survivor in survivors]
+        members = {fd: (s.pid, s.start_ticks) for fd, s in held if fd is not None}
+        if not members:
+            return False
+        child = Child(
+            spec.key,
+            tag=spec.tag,
+            pid=0,
+            start_ticks=None,
+            pidfd=None,
+            is_own=False,
+            is_adopted=True,
+            has_ended=True,
+            exit=Exit(),
+        )
+        return self._supervisor.watch_rest(child, members)
+
+    def _hold(self, survivor: Survivor) -> int | None:
+        try:
+            return pidfds.open_verified(survivor.pid, survivor.start_ticks)
+        except OSError as error:
+            log.warning("cannot watch process %d of run %s: %s", survivor.pid, survivor.tag, error)
+            return None
 
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread."""
@@ -133,12 +163,9 @@ class ProcessRunner:
             return
         token = self._supervisor.start_begins()
         try:
-            result = spawn(spec)
+            result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):
                 self._watch(spec, result)
-        except Exception:  # the boundary of one run: the other starts go on
-            log.exception("could not start run %s", spec.tag)
-            result = Refused("pycron has failed; its log has more")
         finally:
             self._supervisor.start_is_over(token)
         if isinstance(result, Refused):
@@ -148,6 +175,13 @@ class ProcessRunner:
             number = self._pending.pop(spec.key)
         if number is not None:
             self._supervisor.stop(spec.key, number)
+
+    def _try_to_spawn(self, spec: ProcessSpec) -> Spawned | Refused:
+        try:
+            return spawn(spec)
+        except Exception:  # the boundary of one run: the other starts go on
+            log.exception("could not start run %s", spec.tag)
+            return Refused("pycron has failed; its log has more")
 
     def _watch(self, spec: ProcessSpec, spawned: Spawned) -> None:
         """Tell that a process runs, and have it watched."""
@@ -163,10 +197,16 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
+            leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
         self._tell(Started(spec.key, spawned.pid, ticks, started_at, spawned.note))
-        self._supervisor.watch(child)
+        try:
+            self._supervisor.watch(child)
+        except Exception:  # likewise; that it has started is told, so its end must be
+            log.exception("process %d of run %s is not watched", spawned.pid, spec.tag)
+            note = f"process {spawned.pid} is not watched: pycron has failed; its log has more"
+            self._tell(Ended(spec.key, Exit(), self._clock.now(), note))
 
     def _fail(self, key: AttemptKey, reason: str) -> None:
         with self._lock:

@@ -1,9 +1,6 @@
-"""Who runs: processes as proc(5) shows them, and which of them belong to a run.
+"""Who runs: processes as proc(5) shows them. Only reading happens here; nothing is signalled.
 
-A run's tree is its leader (the process that was started) and whatever descends from it. Three
-marks tell a descendant, since each can be lost: the session id (until setsid), the chain of
-parents (until one of them ends), and PYCRON_RUN_ID in the environment (until a program writes
-over its own). Only reading happens here; nothing is signalled.
+Which of them belong to a run is told in ``descent``.
 
 A pid alone names nobody for long. A process is told from a later one of the same pid by its
 start, field 22 of /proc/PID/stat, in clock ticks since boot.
@@ -13,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +21,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TAG = b"PYCRON_RUN_ID"
 _ATTEMPT = b"PYCRON_ATTEMPT"
 _CHUNK_BYTES = 1 << 17
+_PAGE_BYTES = 2048
+_LONGEST_NUMBER = 10
 _PF_KTHREAD = 0x00200000  # linux/sched.h
 _EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
 
@@ -116,73 +115,35 @@ class Snapshot:
         processes = {pid: process for pid, process in read.items() if process is not None}
         return cls(processes, has_gaps=len(processes) < len(read))
 
+    @classmethod
+    def take_trees(cls, pids: Iterable[int]) -> Snapshot:
+        """Read these processes and all that descend from them now, and no others.
+
+        It costs what they are, not what the machine runs. Raises as ``take`` does; where the
+        kernel does not tell who has which children, everything is read.
+        """
+        processes: dict[int, Process] = {}
+        has_gaps = False
+        waiting = list(pids)
+        while waiting:
+            pid = waiting.pop()
+            process = read_process(pid)
+            children = list_children_of(pid)
+            if children is None:
+                if process is not None and not process.is_zombie and not tells_children():
+                    return cls.take()
+                children = []
+            has_gaps |= process is None
+            if process is not None and pid not in processes:
+                processes[pid] = process
+                waiting.extend(children)
+        return cls(processes, has_gaps=has_gaps)
+
     def tag(self, pid: int) -> bytes:
         """Return the process's PYCRON_RUN_ID, or b"" where it has none that we may read."""
         if pid not in self._tags:
             self._tags[pid] = _read_environment(pid).get(_TAG, b"")
         return self._tags[pid]
-
-
-class Root(NamedTuple):
-    """Where a tree begins: its leader, and the tag that all of it inherited.
-
-    ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
-    a session and a process group, cannot mean anybody else.
-    """
-
-    pid: int
-    start_ticks: int
-    tag: str
-    is_pinned: bool
-
-
-def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -> list[Process]:
-    """Return the living processes of the tree, without its leader and without ourselves.
-
-    ``known`` maps the pids of members found before to their start ticks, so that one whose
-    leader has gone still leads to its own children.
-
-    Nothing that started before the leader can descend from it. Where the leader is not pinned,
-    the session id counts only while a process that we know of is in that session: as long as one
-    is, the kernel does not give the number to anyone else.
-    """
-    me = os.getpid()
-    candidates = {
-        process.pid: process
-        for process in snapshot.processes.values()
-        if process.start_ticks >= root.start_ticks and not process.is_zombie and process.pid != me
-    }
-    members = {pid for pid, ticks in known.items() if _is_same(candidates.get(pid), ticks)}
-    leader_is_there = root.is_pinned or _is_same(snapshot.processes.get(root.pid), root.start_ticks)
-    if leader_is_there:
-        members.add(root.pid)
-    if leader_is_there or any(candidates[pid].session == root.pid for pid in members):
-        members.update(p.pid for p in candidates.values() if p.session == root.pid)
-    tag = os.fsencode(root.tag)
-    members.update(pid for pid in candidates if pid not in members and snapshot.tag(pid) == tag)
-    members = _with_children(candidates, members)
-    if leader_is_there:
-        members.discard(root.pid)
-    return [candidates[pid] for pid in sorted(members)]
-
-
-def _is_same(process: Process | None, ticks: int) -> bool:
-    return process is not None and process.start_ticks == ticks
-
-
-def _with_children(candidates: Mapping[int, Process], members: Iterable[int]) -> set[int]:
-    """Return ``members`` and all that descend from them by parent ids."""
-    children = defaultdict(list)
-    for process in candidates.values():
-        children[process.parent].append(process.pid)
-    found: set[int] = set()
-    waiting = list(members)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting.extend(children[pid])
-    return found
 
 
 def find_survivors(identity: str) -> list[Survivor]:
@@ -212,6 +173,55 @@ def find_survivors(identity: str) -> list[Survivor]:
             Survivor(*attempt, pid=process.pid, start_ticks=process.start_ticks, leader=is_leader)
         )
     return found
+
+
+def read_tag(pid: int) -> tuple[str, int]:
+    """Return PYCRON_RUN_ID and PYCRON_ATTEMPT of a process; "" and 0 where it has none."""
+    environment = _read_environment(pid)
+    attempt = environment.get(_ATTEMPT, b"")
+    is_number = attempt.isdigit() and len(attempt) < _LONGEST_NUMBER
+    return os.fsdecode(environment.get(_TAG, b"")), int(attempt) if is_number else 0
+
+
+def name_of(pid: int) -> str:
+    """Return a process's own name, as it is (comm in proc(5)); "" where it is gone."""
+    return os.fsdecode((_read(f"/proc/{pid}/comm") or b"").removesuffix(b"\n"))
+
+
+def owner_of(pid: int) -> int | None:
+    """Return the real user id of a process, or None where it is gone."""
+    for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+@cache
+def tells_children() -> bool:
+    """Return whether the kernel lists the children of a process (CONFIG_PROC_CHILDREN)."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def list_children_of(pid: int) -> list[int] | None:
+    """Return the pids of a process's children, zombies included; None where nobody can tell."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a Path object for each
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
+        return None
+    found = [list_children_of_thread(pid, int(thread)) for thread in threads]
+    told = [children for children in found if children is not None]
+    return [child for children in told for child in children] if told else None
+
+
+def list_children_of_thread(pid: int, thread: int) -> list[int] | None:
+    """Return the pids of one thread's children, zombies included; None where nobody can tell.
+
+    What lost its parent is handed to the first thread of whoever takes it in.
+    """
+    data = _read(f"/proc/{pid}/task/{thread}/children")
+    return None if data is None else [int(child) for child in data.split()]
 
 
 def _list_pids() -> list[int]:
@@ -280,7 +290,7 @@ def _read(path: str) -> bytes | None:
         data = b""
         while chunk := os.read(descriptor, _CHUNK_BYTES):
             data += chunk
-            if len(chunk) < _CHUNK_BYTES:
+            if len(chunk) < _PAGE_BYTES:  # lists come by the page, and the last one is not full
                 break
     except OSError:  # it ended between the two calls, or may not be looked into
         return None

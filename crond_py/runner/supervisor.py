@@ -1,8 +1,9 @@
 """Watches processes and tells when they end.
 
-One thread sleeps in epoll on a pidfd for each process, without a time limit. When one ends it is
-reaped at once and Ended is told, unless it is being stopped. Then it stays a zombie, which keeps
-its number from being given away, until the ender has seen that all of its tree is gone.
+One thread sleeps in epoll on a pidfd for each process, without a time limit. When one ends, a
+glance at our children shows whether it has left anything. If not, it is reaped at once and Ended
+is told. If it may have, or is being stopped, it is handed to the ender and stays a zombie, which
+keeps its number from being given away, until it is known what becomes of its tree.
 
 A child for which no descriptor is left is waited for by a thread of its own. Descriptors are
 taken to be short before they are used up, since starting a process and serving clients need
@@ -22,12 +23,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Clock, Ended, ProcessEvent
-from crond_py.runner import pidfds
+from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
+from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
-from crond_py.runner.orphans import OrphanReaper
-from crond_py.runner.proctree import Process
+from crond_py.runner.orphans import Orphans
+from crond_py.runner.proctree import Process, Snapshot
 
 _RESERVED_DESCRIPTORS = 64
 
@@ -47,12 +48,13 @@ class Supervisor:
         self._by_descriptor: dict[int, Child] = {}
         self._orphan_descriptors: dict[int, int] = {}
         self._closed = False
+        self._is_blind = False
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._highest_descriptor = _highest_descriptor()
         self._ender = Ender(self)
-        self._orphans = OrphanReaper(self._own_pids) if reap_orphans else None
+        self._orphans = Orphans(self._table) if reap_orphans else None
         self._thread = threading.Thread(target=self._run, name="pycron-supervisor", daemon=True)
 
     def open(self) -> None:
@@ -85,9 +87,7 @@ class Supervisor:
     def start_is_over(self, token: int) -> None:
         """Note that the process is under watch, or that there is none."""
         if self._orphans is not None and self._orphans.start_is_over(token):
-            with self._lock:
-                if not self._closed:
-                    os.eventfd_write(self._wake, 1)
+            self._ender.look_at(None)
 
     def hold(self, pid: int) -> int | None:
         """Return a pidfd for a child that was just started, or None where they are short."""
@@ -127,14 +127,31 @@ class Supervisor:
             self._wait_for(child)
         return True
 
-    def _register(self, descriptor: int, child: Child) -> bool:
+    def watch_rest(self, child: Child, members: dict[int, tuple[int, int]]) -> bool:
+        """Watch a child that has only members left, by their pidfds, which are the supervisor's.
+
+        False: none of them can be watched.
+        """
+        with self._lock:
+            for descriptor, member in members.items():
+                if self._closed:
+                    os.close(descriptor)
+                elif self._register(descriptor, child):
+                    child.members[descriptor] = member
+            if not child.members:
+                return False
+            self._children[child.key] = child
+        return True
+
+    def _register(self, descriptor: int, child: Child | None) -> bool:
         """Add a descriptor to those under watch, or close it where the kernel takes no more."""
         try:
             self._epoll.register(descriptor, select.EPOLLIN)
         except OSError:  # fs.epoll.max_user_watches, or out of memory
             os.close(descriptor)
             return False
-        self._by_descriptor[descriptor] = child
+        if child is not None:
+            self._by_descriptor[descriptor] = child
         return True
 
     def stop(self, key: AttemptKey, number: signal.Signals) -> None:
@@ -145,7 +162,7 @@ class Supervisor:
         """
         with self._lock:
             child = self._children.get(key)
-            if child is None or child.stop in {number, signal.SIGKILL}:
+            if child is None or child.is_done or child.stop in {number, signal.SIGKILL}:
                 return
             child.stop = number
         self._ender.look_at(child)
@@ -157,6 +174,14 @@ class Supervisor:
         with self._lock:
             return dict(child.members.values())
 
+    def orphans_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of our orphans that are of a child's tree, by pid."""
+        return self._orphans.of(child.key) if self._orphans is not None else {}
+
+    def sees_orphans(self, child: Child) -> bool:
+        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        return self._orphans is not None and not child.is_adopted and proctree.tells_children()
+
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
         """Watch a further member of a child's tree; the descriptor is the supervisor's."""
         with self._lock:
@@ -165,15 +190,50 @@ class Supervisor:
             child.members[pidfd] = (process.pid, process.start_ticks)
             return True
 
-    def finish(self, child: Child) -> None:
-        """Tell that a stopped child has ended, if it and its members have."""
+    def linger(self, child: Child, count: int) -> None:
+        """Tell, once, that a child has ended and has left so many that are to be ended."""
+        if child.is_lingering:
+            return
+        end = self._try_to_take_exit(child)
+        child.is_lingering = True
+        self._report(LeftOver(child.key, end, self._clock.now(), count))
+
+    def finish(self, child: Child, note: str) -> None:
+        """Tell that a child has ended, if it and its members have."""
         with self._lock:
             if child.is_done or not child.tree_is_gone:
                 return
-            self._forget(child)
-        self._tell_end(child)
+            child.is_done = True
+        self.look_after_orphans()  # what has ended of its tree is reaped before it is told
+        self._tell_end(child, note)
         if child.pidfd is not None:
             os.close(child.pidfd)
+
+    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+        """Reap our orphans, and have those that live watched.
+
+        Without a snapshot this is quick, and does nothing where the kernel tells no children.
+        """
+        if self._orphans is None or (snapshot is None and not proctree.tells_children()):
+            return
+        try:
+            unwatched = self._orphans.look(snapshot)
+        except OSError as error:
+            if not self._is_blind:
+                log.warning("cannot look for what jobs have left behind: %s", error)
+            self._is_blind = True  # said once, until a look succeeds
+            return
+        self._is_blind = False
+        for orphan in unwatched:
+            with self._lock:
+                # Without a descriptor it is met again at the next end of anything.
+                if self._closed or (pidfd := self.hold(orphan.pid)) is None:
+                    return
+                if orphan.is_watched:  # another thread was quicker
+                    os.close(pidfd)
+                elif self._register(pidfd, None):
+                    self._orphan_descriptors[pidfd] = orphan.pid
+                    orphan.is_watched = True
 
     # --- the thread ---------------------------------------------------------------------------
 
@@ -181,76 +241,106 @@ class Supervisor:
         while not self._closed:
             # A descriptor is closed only after the events that came with it: until then its
             # number cannot mean another one.
-            ended = [fd for fd, _ in self._epoll.poll() if self._attend(fd)]
-            if self._orphans is not None:
-                self._look_after_orphans(self._orphans)
-            for descriptor in ended:
+            to_close: list[int] = []
+            leaders: list[Child] = []
+            for descriptor, _ in self._epoll.poll():
+                try:
+                    leader = self._attend(descriptor)
+                except Exception:  # the boundary of one run: the others are still watched
+                    log.exception("descriptor %d is not watched any more", descriptor)
+                    continue
+                if leader is not None:
+                    leaders.append(leader)
+                elif descriptor != self._wake:
+                    to_close.append(descriptor)
+            to_close += self._leaders_have_ended(leaders)
+            for descriptor in to_close:
                 os.close(descriptor)
 
-    def _attend(self, descriptor: int) -> bool:
-        """Act on a descriptor that has become readable; return whether to close it."""
+    def _attend(self, descriptor: int) -> Child | None:
+        """Act on a descriptor that has become readable; return the child whose leader's it is."""
         if descriptor == self._wake:
             os.eventfd_read(descriptor)
-            return False
+            return None
         with self._lock:
             self._epoll.unregister(descriptor)
             child = self._by_descriptor.pop(descriptor, None)
-            if child is None:
-                self._orphan_descriptors.pop(descriptor, None)
-                return True
-            is_member = child.members.pop(descriptor, None) is not None
-            tree_is_gone = child.tree_is_gone
-        if not is_member:
-            return self._leader_has_ended(child)
-        if tree_is_gone:
+            orphan = self._orphan_descriptors.pop(descriptor, None)
+            if child is not None and child.members.pop(descriptor, None) is None:
+                return child
+            tree_is_gone = child is not None and child.tree_is_gone
+        if orphan is not None and self._orphans is not None:
+            self._orphans.has_ended(orphan)
+        if tree_is_gone or (orphan is not None and not proctree.tells_children()):
             self._ender.look_at(child)
-        return True
+        return None
 
     def _wait_for(self, child: Child) -> None:
         # It stays a zombie: whether it may be reaped already is not decided here.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        self._leader_has_ended(child)
+        self._leaders_have_ended([child])
 
-    def _leader_has_ended(self, child: Child) -> bool:
-        """Tell the end of a child, or leave that to the ender; return whether it was told."""
-        if not child.is_own:
-            assert child.pidfd is not None  # noqa: S101 - else it would not have been adopted
-            child.exit = pidfds.exit_of_other(child.pidfd, child.pid, child.start_ticks)
-        with self._lock:
-            if self._closed:
-                return False
-            child.has_ended = True
-            is_stopping = child.stop is not None
-            if not is_stopping:
-                self._forget(child)
-        if is_stopping:
-            self._ender.look_at(child)
-            return False
-        self._tell_end(child)
+    def _leaders_have_ended(self, leaders: list[Child]) -> list[int]:
+        """Tell the ends of children, or leave that to the ender.
+
+        Returns the descriptors of those that were told, which are to be closed.
+        """
+        for child in leaders:
+            if not child.is_own:
+                self._try_to_take_exit(child)  # at once: its parent will reap it
+            with self._lock:
+                child.has_ended = True
+        # After the end: what a process leaves is handed to us before its end can be seen.
+        self.look_after_orphans()
+        to_close: list[int] = []
+        for child in leaders:
+            may_have_left = self._may_have_left(child)
+            with self._lock:
+                if self._closed:
+                    break
+                is_handed_on = may_have_left or child.stop is not None
+                if not is_handed_on:
+                    child.is_done = True
+            if is_handed_on:
+                self._ender.look_at(child)
+                continue
+            self._tell_end(child, "")
+            if child.pidfd is not None:
+                to_close.append(child.pidfd)
+        return to_close
+
+    def _may_have_left(self, child: Child) -> bool:
+        if self._orphans is not None and self.sees_orphans(child):
+            return self._orphans.may_have(child.key)
         return True
 
-    def _forget(self, child: Child) -> None:
-        child.is_done = True
-        del self._children[child.key]
-
-    def _tell_end(self, child: Child) -> None:
-        self._report(Ended(child.key, child.exit or _reap(child), self._clock.now()))
-
-    # --- orphans ------------------------------------------------------------------------------
-
-    def _own_pids(self) -> set[int]:
+    def _tell_end(self, child: Child, note: str) -> None:
+        end = self._try_to_take_exit(child)
         with self._lock:
-            return {child.pid for child in self._children.values()}
+            del self._children[child.key]
+        self._report(Ended(child.key, end, self._clock.now(), note))
 
-    def _look_after_orphans(self, orphans: OrphanReaper) -> None:
-        for pid in orphans.reap():
+    def _try_to_take_exit(self, child: Child) -> Exit:
+        try:
+            self._take_exit(child)
+        except Exception:  # the boundary of one run: an end that is not understood is told too
+            log.exception("how run %s has ended is not known", child.tag)
+        return child.exit or Exit()
+
+    def _take_exit(self, child: Child) -> None:
+        """Learn how a child has ended, once. One of our own is reaped, its number given up."""
+        if child.exit is not None:
+            return
+        if child.is_own:
+            child.exit = _reap(child)
             with self._lock:
-                if pid in self._orphan_descriptors.values() or self._closed:
-                    continue
-                # Without a descriptor it is met again at the next end of anything.
-                if (pidfd := self.hold(pid)) is not None:
-                    self._orphan_descriptors[pidfd] = pid
-                    self._epoll.register(pidfd, select.EPOLLIN)
+                child.is_own = False
+        elif child.pidfd is not None:
+            child.exit = pidfds.exit_of_other(child.pidfd, child.pid, child.start_ticks)
+
+    def _table(self) -> list[Child]:
+        with self._lock:
+            return list(self._children.values())
 
 
 def _reap(child: Child) -> Exit:

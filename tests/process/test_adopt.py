@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Ended, Survivor
+from crond_py.ports import AttemptKey, Ended, ProcessSpec, Survivor
 from crond_py.runner import pidfds, proctree
 from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
 
 KEY = AttemptKey(17, 3)
+# Nothing is started by it: what an adopted process is, its survivor says.
+SPEC = ProcessSpec(KEY, "x-17", ("true",), {}, "/", 0o022, None)
 KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
 
 
@@ -44,7 +46,7 @@ def test_an_adopted_process_is_watched_to_its_end(harness: Harness) -> None:
     """A process outlives a killed daemon, is found by the next one, and its end is told once."""
     gate = harness.fifo("gate")
     with _survivor(harness, f"read line <{gate}; exit 7") as survivor:
-        assert harness.runner.adopt(KEY, survivor)
+        assert harness.runner.adopt(SPEC, survivor)
         harness.run(("true",))
         assert harness.told(KEY) == []
         gate.write_text("go\n")
@@ -69,7 +71,7 @@ def test_the_kernel_tells_how_an_adopted_process_ended(
     """Where the kernel can tell, a run that outlives its daemon keeps its exit status (P1)."""
     gate = harness.fifo("gate")
     with _survivor(harness, f"read line <{gate}; {command}") as survivor:
-        assert harness.runner.adopt(KEY, survivor)
+        assert harness.runner.adopt(SPEC, survivor)
         gate.write_text("go\n")
         assert harness.ended(KEY).exit == expected
 
@@ -86,7 +88,7 @@ def test_nobody_can_tell_how_a_process_ended_on_older_kernels(
     monkeypatch.setattr(proctree, "may_inspect", lambda _pid: False)
     gate = harness.fifo("gate")
     with _survivor(harness, f"read line <{gate}; exit 0") as survivor:
-        assert harness.runner.adopt(KEY, survivor)
+        assert harness.runner.adopt(SPEC, survivor)
         gate.write_text("go\n")
         assert harness.ended(KEY).exit == Exit()
 
@@ -144,7 +146,7 @@ def test_an_adopted_tree_is_ended_as_a_whole(harness: Harness, force: bool) -> N
         assert ready.read_text() == "up\n"
         held = [os.pidfd_open(pid) for pid in harness.leftovers()]
         assert len(held) == 3
-        assert harness.runner.adopt(KEY, survivor)
+        assert harness.runner.adopt(SPEC, survivor)
         harness.runner.stop(KEY, force=force)
         ended = harness.ended(KEY)
         assert ended.exit.code is None
@@ -171,7 +173,7 @@ def test_a_descendant_is_no_leader_but_can_be_ended(harness: Harness) -> None:
         daemon.kill()
     (survivor,) = harness.runner.survivors(harness.identity)
     assert not survivor.leader
-    assert harness.runner.adopt(KEY, survivor)
+    assert harness.runner.adopt(SPEC, survivor)
     harness.runner.stop(KEY, force=False)
     assert isinstance(harness.ended(KEY), Ended)
     assert harness.leftovers() == []
@@ -181,7 +183,7 @@ def test_a_namesake_is_not_adopted(harness: Harness) -> None:
     """A process that got the pid of a survivor is not taken for it (B32)."""
     with _survivor(harness, "sleep 999; true") as survivor:
         namesake = replace(survivor, start_ticks=survivor.start_ticks - 1)
-        assert not harness.runner.adopt(KEY, namesake)
+        assert not harness.runner.adopt(SPEC, namesake)
         harness.runner.stop(KEY, force=True)
         assert survivor in harness.runner.survivors(harness.identity)
 
@@ -193,7 +195,7 @@ def test_what_has_ended_is_not_adopted(harness: Harness) -> None:
     harness.ended(key)
     assert started.start_ticks is not None
     gone = Survivor("x-1", 1, started.pid, started.start_ticks, leader=True)
-    assert not harness.runner.adopt(KEY, gone)
+    assert not harness.runner.adopt(SPEC, gone)
     assert harness.told(KEY) == []
 
 
@@ -208,7 +210,7 @@ def test_closing_leaves_processes_alone(harness: Harness, tmp_path: Path) -> Non
     pidfd = os.pidfd_open(survivor.pid)
     second = Harness(tmp_path)
     second.runner.open()
-    assert second.runner.adopt(KEY, survivor)
+    assert second.runner.adopt(SPEC, survivor)
     second.runner.stop(KEY, force=True)
     assert second.ended(KEY).exit == Exit(signal=signal.SIGKILL)
     second.clean_up()

@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from crond_py.runner.orphans import OrphanReaper
+from crond_py.ports import AttemptKey
+from crond_py.runner.child import Child
+from crond_py.runner.orphans import Orphans
+from crond_py.runner.proctree import Snapshot
 from tests.process.conftest import PROGRAMS
 
 UNSHARE = ["unshare", "--fork", "--pid", "--mount-proc"]
@@ -47,62 +51,83 @@ def _is_reaped(pid: int) -> bool:
     return False
 
 
-def _others() -> set[int]:
-    """Return the children that other tests have left: none of our business."""
-    return set(OrphanReaper(set).reap())
+def _job(pid: int, number: int = 1, started: int = 0) -> Child:
+    """Return a child as the table of jobs has it."""
+    return Child(
+        AttemptKey(number, 1), f"x-{number}", pid, start_ticks=started, pidfd=None, is_own=True
+    )
 
 
-def test_reaps_what_is_nobodys() -> None:
+@pytest.fixture
+def others() -> list[Child]:
+    """Give the children that other tests have left, as if they were jobs: none of our business."""
+    return [_job(orphan.pid, 1000 + orphan.pid) for orphan in Orphans(list).look()]
+
+
+def test_reaps_what_is_nobodys(others: list[Child]) -> None:
     """A child that is not in the table is reaped; one that is in it is left alone (B42)."""
-    others = _others()
     own, orphan = _ended_child(), _ended_child()
-    reaper = OrphanReaper(lambda: {own, *others})
-    assert reaper.reap() == []
+    assert Orphans(lambda: [_job(own), *others]).look() == []
     assert _is_reaped(orphan)
     assert not _is_reaped(own)
     os.waitpid(own, 0)
 
 
-def test_tells_of_orphans_that_live() -> None:
-    """An orphan that has not ended is returned, to be watched."""
-    others = _others()
+def test_tells_of_orphans_that_live(others: list[Child]) -> None:
+    """An orphan that has not ended is returned until it is watched, and reaped at its end."""
     reader, writer = os.pipe()
     pid = os.posix_spawn("/bin/cat", ["cat"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0)])
-    reaper = OrphanReaper(lambda: others)
-    assert reaper.reap() == [pid]
+    orphans = Orphans(lambda: others)
+    for _ in range(2):
+        (orphan,) = orphans.look()
+        assert orphan.pid == pid
+    orphan.is_watched = True
+    assert orphans.look() == []
     os.close(reader)
     os.close(writer)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert reaper.reap() == []
+    assert orphans.look() == []
+    assert not _is_reaped(pid), "it is watched, so its end will be told"
+    orphans.has_ended(pid)
+    assert orphans.look() == []
     assert _is_reaped(pid)
 
 
-def test_a_child_that_is_being_started_is_not_taken_for_an_orphan() -> None:
-    """A child that ends before it is in the table is left alone until its start is over."""
-    others = _others()
-    own: set[int] = set()
-    reaper = OrphanReaper(lambda: own | others)
-    token = reaper.start_begins()
+def test_a_child_that_another_thread_has_started_is_no_orphan(others: list[Child]) -> None:
+    """What the kernel hands to us comes to our first thread: others may have children (B42)."""
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(_ended_child).result()
+        assert Orphans(lambda: others).look() == []
+        assert not _is_reaped(child)
+    os.waitpid(child, 0)
+
+
+def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[Child]) -> None:
+    """Without lists of children, one that ends before it is in the table waits for a verdict."""
+    table = list(others)
+    orphans = Orphans(lambda: table)
+    token = orphans.start_begins()
     child = _ended_child()
-    assert reaper.reap() == []
+    assert orphans.look(Snapshot.take()) == []
     assert not _is_reaped(child)
-    own.add(child)
-    assert reaper.start_is_over(token), "somebody waits for this verdict"
-    assert reaper.reap() == []
+    table.append(_job(child))
+    assert orphans.start_is_over(token), "somebody waits for this verdict"
+    assert orphans.look(Snapshot.take()) == []
     assert not _is_reaped(child)
     os.waitpid(child, 0)
-    assert reaper.reap() == []
-    assert not reaper.start_is_over(reaper.start_begins())
+    assert orphans.look(Snapshot.take()) == []
+    assert not orphans.start_is_over(orphans.start_begins())
 
 
-def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over() -> None:
+def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(
+    others: list[Child],
+) -> None:
     """Later starts do not put the verdict off, so an orphan does not stay for ever."""
-    others = _others()
-    reaper = OrphanReaper(lambda: others)
-    first = reaper.start_begins()
+    orphans = Orphans(lambda: others)
+    first = orphans.start_begins()
     orphan = _ended_child()
-    reaper.reap()
-    reaper.start_begins()
-    assert reaper.start_is_over(first)
-    assert reaper.reap() == []
+    orphans.look(Snapshot.take())
+    orphans.start_begins()
+    assert orphans.start_is_over(first)
+    assert orphans.look(Snapshot.take()) == []
     assert _is_reaped(orphan)

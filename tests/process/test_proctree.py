@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crond_py.runner import proctree
-from crond_py.runner.proctree import Process, Root, Snapshot, find_descendants
+from crond_py.runner.descent import Root, find_descendants
+from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import Harness
 
 ROOT = Root(pid=100, start_ticks=5000, tag="k-1", is_pinned=True)

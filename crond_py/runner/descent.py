@@ -1,0 +1,96 @@
+"""Which of the processes there are belong to a run's tree. Pure: a snapshot in, processes out.
+
+A tree is its leader (the process that was started) and whatever descends from it. Marks tell a
+descendant, since each can be lost: the session id (until setsid), the chain of parents (until
+one of them ends), and PYCRON_RUN_ID in the environment (until a program writes over its own).
+What was known before counts as well, and leads on to its own children and its session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from crond_py.runner.proctree import Process, Snapshot
+
+
+class Root(NamedTuple):
+    """Where a tree begins: its leader, and the tag that all of it inherited.
+
+    ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
+    a session and a process group, cannot mean anybody else. ``pid`` 0: there is no leader.
+    """
+
+    pid: int
+    start_ticks: int
+    tag: str
+    is_pinned: bool
+
+
+def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -> list[Process]:
+    """Return the living processes of the tree, without its leader and without ourselves.
+
+    ``known`` maps the pids of members found before to their start ticks, so that one whose
+    leader has gone still leads to its own children.
+
+    Nothing that started before the leader can descend from it. Where the leader is not pinned,
+    its session counts only through members: as long as one is in it, the kernel does not give
+    the number to anyone else.
+    """
+    me = os.getpid()
+    candidates = {
+        process.pid: process
+        for process in snapshot.processes.values()
+        if process.start_ticks >= root.start_ticks and not process.is_zombie and process.pid != me
+    }
+    members = {pid for pid, ticks in known.items() if _is_same(candidates.get(pid), ticks)}
+    leader_is_there = root.is_pinned or _is_same(snapshot.processes.get(root.pid), root.start_ticks)
+    if leader_is_there:
+        members.add(root.pid)
+        members.update(p.pid for p in candidates.values() if p.session == root.pid)
+    tag = os.fsencode(root.tag)
+    members.update(pid for pid in candidates if pid not in members and snapshot.tag(pid) == tag)
+    members = _close(snapshot, candidates, members)
+    if leader_is_there:
+        members.discard(root.pid)
+    return [candidates[pid] for pid in sorted(members)]
+
+
+def _is_same(process: Process | None, ticks: int) -> bool:
+    return process is not None and process.start_ticks == ticks
+
+
+def _close(
+    snapshot: Snapshot, candidates: Mapping[int, Process], members: Iterable[int]
+) -> set[int]:
+    """Return ``members`` with all that descend from them or are in a session of theirs."""
+    children, sessions = defaultdict(list), defaultdict(list)
+    for process in candidates.values():
+        children[process.parent].append(process.pid)
+        sessions[process.session].append(process.pid)
+    found: set[int] = set()
+    waiting = list(members)
+    while True:
+        while waiting:
+            pid = waiting.pop()
+            if pid not in found:
+                found.add(pid)
+                waiting.extend(children[pid])
+        for pid, others in sessions.items():
+            is_theirs = any(other in found for other in others)
+            if is_theirs and _was_begun_by(snapshot, pid, found):
+                waiting.extend(other for other in others if other not in found)
+        if not waiting:
+            return found
+
+
+def _was_begun_by(snapshot: Snapshot, session: int, members: set[int]) -> bool:
+    """Return whether a session that a member is in began within the tree.
+
+    A program that a person runs with a run's environment is in the session of that person's
+    terminal, whose leader lives and is no member.
+    """
+    leader = snapshot.processes.get(session)
+    return leader is None or leader.is_zombie or session in members

@@ -1,0 +1,47 @@
+"""What is said of processes that a run leaves behind: sentences for its row in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from crond_py.printable import printable_line
+from crond_py.runner import proctree
+from crond_py.runner.proctree import Process
+
+_MOST_NAMED = 3
+
+
+def describe_left(processes: Sequence[Process]) -> str:
+    """Return what runs on, ``left 1 process running: sleep (pid 4711)``, or "" for nothing."""
+    if not processes:
+        return ""
+    noun = "process" if len(processes) == 1 else "processes"
+    named = [f"{_name(process.pid)} (pid {process.pid})" for process in processes[:_MOST_NAMED]]
+    if len(processes) > _MOST_NAMED:
+        named.append(f"and {len(processes) - _MOST_NAMED} more")
+    return f"left {len(processes)} {noun} running: {', '.join(named)}"
+
+
+def describe_spared(spared: Mapping[int, int]) -> str:
+    """Return which processes could not be ended since they are not ours, or "" for none.
+
+    ``spared`` has their start ticks by pid; one that has ended since is not spoken of.
+    """
+    there = [pid for pid, ticks in spared.items() if proctree.start_ticks(pid) == ticks]
+    parts = [
+        f"process {pid} ({_name(pid)}) belongs to {_owner(pid)} and could not be ended"
+        for pid in there[:_MOST_NAMED]
+    ]
+    if len(there) > _MOST_NAMED:
+        parts.append(f"nor could {len(there) - _MOST_NAMED} more")
+    return "; ".join(parts)
+
+
+def _name(pid: int) -> str:
+    return printable_line(proctree.name_of(pid)) or "ended since"
+
+
+def _owner(pid: int) -> str:
+    user = proctree.owner_of(pid)
+    # Not looked up: a directory service may be slow, and others wait for this thread.
+    return "root" if user == 0 else f"user {user}" if user is not None else "another user"
