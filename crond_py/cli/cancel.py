@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Final
 
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import read_patience, wait_for
+from crond_py.cli.daemon import Timeout, Wait, Watch, read_patience, wait_for
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
+from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import CancelJob, CancelRun
 from crond_py.engine.view import Cancelled
 from crond_py.errors import PycronError
-from crond_py.model import Outcome, Run
+from crond_py.model import Outcome, Run, State
+from crond_py.schedule import format_duration
 
 EXAMPLES = ("pycron cancel 4711", "pycron cancel backup")
+
+_AFTER_KILL: Final = timedelta(seconds=10)
+"""How long a tree that was killed may take to be gone, where nobody says how long to wait."""
+
+_NOTE_MARK: Final = "; "  # what the runner notes of a tree stands behind the reason
+_WAS: Final[dict[str, str]] = {
+    State.WAITING_RETRY: "it was waiting for its retry",
+    State.QUEUED: "it was queued",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What has become of a run that was cancelled; ``run`` None: it was still ending.
+
+    ``left`` says what of its tree could not be ended.
+    """
+
+    item: Cancelled
+    run: Run | None
+    waited: timedelta
+    left: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.run is not None and not self.left
 
 
 def command(
@@ -28,38 +60,37 @@ def command(
         ),
     ],
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until the processes have ended.")
-    ] = True,
-    timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="Wait no longer than this.")
-    ] = "1m",
+    wait: Wait = True,
+    timeout: Timeout = None,
     crontab: DaemonCrontab = None,
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """End a run, or every run of a job.
 
-    All processes of the run get SIGTERM and, after the job's kill_after, SIGKILL. The exit code
-    is 1 if something was still alive when the waiting was over, or there was nothing to end.
+    All processes of the run get SIGTERM and, after the job's kill_after, SIGKILL. It is waited for
+    until they have ended, if need be for ten seconds more than kill_after; Ctrl-C ends the waiting
+    and not the cancel. The exit code is 1 if something is still alive then, or there was nothing
+    to end.
     """
     patience = read_patience(timeout)
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
         request = CancelRun(int(target)) if is_run_id(target) else CancelJob(target)
-        cancelled = conversation.call(request).runs
-        ended = [
-            wait_for(conversation, item.run_id, patience) if wait or not item.ending else None
-            for item in cancelled
-        ]
-    if as_json:
-        say.out_json([_record(item, run) for item, run in zip(cancelled, ended, strict=True)])
-    else:
-        for item, run in zip(cancelled, ended, strict=True):
-            say.out(_sentence(item, run))
-    if not cancelled:
-        raise PycronError(f"job {target} has no run that could be ended")
-    if wait and None in ended:
-        raise PycronError(f"not everything has ended within {timeout}; SIGKILL follows kill_after")
+        cancelled, watch = conversation.call(request).runs, Watch.begin()
+        if not cancelled:
+            if as_json:
+                say.out_json([])
+            raise PycronError(f"job {target} has no run that could be ended")
+        try:
+            ends = [
+                _wait(conversation, item, patience, watch, is_brief=not wait) for item in cancelled
+            ]
+        except KeyboardInterrupt:
+            say.note("not waiting any more; the cancel goes on")
+            raise
+    _tell(ends, is_wanted=wait, as_json=as_json)
+    if wait and not all(end.is_over for end in ends):
+        raise typer.Exit(PycronError.exit_code)
 
 
 def is_run_id(target: str) -> bool:
@@ -67,23 +98,83 @@ def is_run_id(target: str) -> bool:
     return target.isascii() and target.isdigit()
 
 
-def _sentence(item: Cancelled, run: Run | None) -> str:
-    what = f"run {item.run_id} of {item.job}"
-    if run is None:
-        return f"{what}: told to end"
+def _wait(
+    conversation: Conversation,
+    item: Cancelled,
+    patience: timedelta | None,
+    watch: Watch,
+    *,
+    is_brief: bool,
+) -> _End:
+    """Wait for what a run has become; ``is_brief``: only where that takes no time."""
+    if is_brief and item.ending:
+        return _End(item, None, watch.elapsed())
+    limit = item.kill_after + _AFTER_KILL if patience is None else patience
+    run = wait_for(conversation, item.run_id, limit, watch)
+    return _End(item, run, watch.elapsed(), _left(run) if run else "")
+
+
+def _left(run: Run) -> str:
+    """Return what the runner could not end of the tree of a run that was cancelled."""
     if run.outcome is not Outcome.CANCELLED:
-        return f"{what}: had ended by itself, {standing(run).replace('_', ' ')}"
+        return ""
+    return run.reason.partition(_NOTE_MARK)[2]
+
+
+def _tell(ends: Sequence[_End], *, is_wanted: bool, as_json: bool) -> None:
+    """Say how each run stands; what has not ended is said on standard error."""
+    if as_json:
+        say.out_json([_record(end) for end in ends])
+    for end in ends:
+        sentence = f"run {end.item.run_id} of {end.item.job}: {_became(end, is_wanted=is_wanted)}"
+        if is_wanted and not end.is_over:
+            say.note(sentence)
+        elif not as_json:
+            say.out(sentence)
+
+
+def _became(end: _End, *, is_wanted: bool) -> str:
+    item, run = end.item, end.run
+    if run is None:
+        return _still_ending(end) if is_wanted else f"told to end{_kill(item.kill_after)}"
+    if run.outcome is not Outcome.CANCELLED:
+        return f"had ended by itself, {standing(run).replace('_', ' ')}"
+    if end.left:
+        return f"cancelled, but {end.left}"
     if item.ending:
-        return f"{what}: cancelled, all its processes have ended"
-    return f"{what}: cancelled, it was {item.was.replace('_', ' ')}"
+        return "cancelled, all its processes have ended"
+    return f"cancelled, {_WAS.get(item.was, 'it had no process')}"
 
 
-def _record(item: Cancelled, run: Run | None) -> dict[str, Any]:
+def _still_ending(end: _End) -> str:
+    """Say of a tree that goes on what is still to come."""
+    rest = end.item.kill_after - end.waited
+    if rest > timedelta(0):
+        return f"still ending after {span_text(end.waited)}: it has not heeded SIGTERM{_kill(rest)}"
+    return (
+        f"still there after {span_text(end.waited)}, though it was sent SIGKILL;"
+        " see what pycron status says"
+    )
+
+
+def _kill(rest: timedelta) -> str:
+    """Say when SIGKILL comes; it may come sooner where the run was being ended before."""
+    return f"; SIGKILL follows within {_rounded(rest)}" if rest > timedelta(0) else ""
+
+
+def _rounded(span: timedelta) -> str:
+    second = timedelta(seconds=1)
+    return format_duration(span if span < second else span - span % second)
+
+
+def _record(end: _End) -> dict[str, Any]:
+    run = end.run
     return {
-        "run": item.run_id,
-        "job": item.job,
-        "was": item.was,
-        "ended": run is not None,
+        "run": end.item.run_id,
+        "job": end.item.job,
+        "was": end.item.was,
+        "ended": end.is_over,
+        "left": end.left or None,
         "outcome": standing(run) if run else None,
         "reason": run.reason or None if run else None,
     }

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from crond_py.clock import SystemClock
 from crond_py.control.client import PATIENCE, Conversation
 from crond_py.control.protocol import LONGEST_WAIT, WaitRun
-from crond_py.errors import ScheduleError, UsageError
+from crond_py.errors import PycronError, ScheduleError, UsageError
 from crond_py.model import Run
 from crond_py.schedule import parse_duration
 
+Timeout = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", show_default=False, help="Wait no longer than this."),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until it has really ended, or return now.")
+]
+
 _MICROSECOND: Final = timedelta(microseconds=1)
+_NONE: Final = timedelta(0)
 
 
 def read_patience(text: str | None) -> timedelta | None:
@@ -25,17 +37,38 @@ def read_patience(text: str | None) -> timedelta | None:
         raise UsageError(f"--timeout: {error}") from None
 
 
-def wait_for(conversation: Conversation, run_id: int, limit: timedelta | None) -> Run | None:
-    """Return the run once it has its outcome; None where it has none within ``limit``."""
-    clock = SystemClock()
-    begun_ns = clock.monotonic_ns()
+def not_ended(what: str, timeout: str | None, more: str = "") -> PycronError:
+    """Return the error of a wait that was over before its end."""
+    return PycronError(f"{what} has not ended within {timeout}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A stopwatch that runs since it was made."""
+
+    begun_ns: int
+
+    @classmethod
+    def begin(cls) -> Watch:
+        """Start one."""
+        return cls(SystemClock().monotonic_ns())
+
+    def elapsed(self) -> timedelta:
+        """Return how long it has run."""
+        return (SystemClock().monotonic_ns() - self.begun_ns) // 1000 * _MICROSECOND
+
+
+def wait_for(
+    conversation: Conversation, run_id: int, limit: timedelta | None, watch: Watch
+) -> Run | None:
+    """Return the run once it has its outcome; None where it has none when ``limit`` is over.
+
+    The time is that of ``watch``. Where it is over already the daemon is asked once.
+    """
     while True:
         slice_ = LONGEST_WAIT
         if limit is not None:
-            slice_ = min(slice_, limit - (clock.monotonic_ns() - begun_ns) // 1000 * _MICROSECOND)
-        if slice_ <= timedelta(0):
-            return None
-        request = WaitRun(run_id, slice_)
-        run = conversation.call(request, slice_ + PATIENCE).run
-        if run is not None:
+            slice_ = max(_NONE, min(slice_, limit - watch.elapsed()))
+        run = conversation.call(WaitRun(run_id, slice_), slice_ + PATIENCE).run
+        if run is not None or slice_ == _NONE:
             return run

@@ -10,11 +10,10 @@ from typing import Annotated, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import read_patience
+from crond_py.cli.daemon import Timeout, Wait, not_ended, read_patience
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Stop
-from crond_py.errors import PycronError
 
 _LONGEST_POLL_MS: Final = 2**31 - 1
 
@@ -27,15 +26,8 @@ def command(
     now: Annotated[
         bool, typer.Option("--now", help="End the jobs that run instead of waiting for them.")
     ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until the daemon is gone.")
-    ] = True,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default=False, help="Wait no longer than this."
-        ),
-    ] = None,
+    wait: Wait = True,
+    timeout: Timeout = None,
     crontab: DaemonCrontab = None,
     state_dir: StateDir = None,
     as_json: Json = False,
@@ -60,7 +52,7 @@ def command(
     elif has_ended or not wait:
         say.out(f"the daemon (process {pid}) {'has stopped' if has_ended else 'is stopping'}")
     if wait and not has_ended:
-        raise PycronError(f"the daemon (process {pid}) has not ended within {timeout}")
+        raise not_ended(f"the daemon (process {pid})", timeout)
 
 
 def _has_ended(process: int, limit: timedelta | None) -> bool:

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import read_patience, wait_for
+from crond_py.cli.daemon import Timeout, Watch, not_ended, read_patience, wait_for
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Trigger
-from crond_py.errors import PycronError
 from crond_py.model import Outcome, Run
 
 EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
@@ -30,12 +29,7 @@ def command(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for its outcome; the exit code is 1 if it fails.")
     ] = False,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", show_default=False, help="Wait no longer than this (with --wait)."
-        ),
-    ] = None,
+    timeout: Timeout = None,
     crontab: DaemonCrontab = None,
     state_dir: StateDir = None,
     as_json: Json = False,
@@ -54,9 +48,9 @@ def command(
             else:
                 say.out(str(run_id))
             return
-        run = wait_for(conversation, run_id, patience)
+        run = wait_for(conversation, run_id, patience, Watch.begin())
     if run is None:
-        raise PycronError(f"run {run_id} of {job} has not ended within {timeout}; it goes on")
+        raise not_ended(f"run {run_id} of {job}", timeout, "; it goes on")
     _tell(run, as_json=as_json)
     if run.outcome is not Outcome.SUCCEEDED:
         raise typer.Exit(1)

@@ -199,9 +199,10 @@ def test_cancel_says_when_something_is_still_alive(env: dict[str, str], tmp_path
     pycron("trigger", "stubborn", env=env)
     (tmp_path / "up").read_text()
     done = pycron("cancel", "stubborn", "--no-wait", env=env)
-    assert done.stdout.endswith("of stubborn: told to end\n")
+    assert done.stdout.endswith("of stubborn: told to end; SIGKILL follows within 1h\n")
     done = pycron("cancel", "stubborn", "--timeout", "50ms", env=env, check=1)
-    assert "not everything has ended within 50ms" in done.stderr
+    assert "of stubborn: still ending after " in done.stderr
+    assert "SIGKILL follows within 59m" in done.stderr
     (tmp_path / "fifo").write_text("go\n")
 
 

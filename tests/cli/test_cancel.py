@@ -1,0 +1,185 @@
+"""What ``pycron cancel`` says of trees that end, that do not, and of what the daemon tells."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crond_py.clock import SystemClock
+from crond_py.control.protocol import CancelJob, CancelList, CancelRun, Request, Waited, WaitRun
+from crond_py.control.server import ControlServer
+from crond_py.engine.view import Cancelled
+from crond_py.model import Cause, Outcome, Run, State
+from crond_py.places import control_socket
+from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+ENDED = Run(
+    id=7,
+    job="backup",
+    era=0,
+    due=NOON,
+    cause=Cause.SCHEDULE,
+    state=State.DONE,
+    claimed_at=NOON,
+    outcome=Outcome.CANCELLED,
+    reason="cancelled on request",
+    finished_at=NOON,
+)
+RUNNING = Cancelled(7, "backup", "running", ending=True, kill_after=timedelta(hours=1))
+NOTE = "process 77 of another user could not be ended"
+
+
+@dataclass
+class Daemon:
+    """Says what a test wants to hear. A run whose end is not given goes on for ever."""
+
+    runs: tuple[Cancelled, ...] = (RUNNING,)
+    ends: dict[int, Run] = field(default_factory=dict)
+    is_asked: threading.Event = field(default_factory=threading.Event)
+    limits: list[timedelta] = field(default_factory=list)
+
+    def __call__(self, request: Request[Any]) -> object:
+        """Answer a request."""
+        match request:
+            case CancelRun() | CancelJob():
+                return CancelList(self.runs)
+            case WaitRun(run_id, limit):
+                self.limits.append(limit)
+                self.is_asked.set()
+                return Waited(self.ends.get(run_id))
+        raise TypeError(request)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a state directory."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    return environment(tmp_path)
+
+
+@contextlib.contextmanager
+def serving(env: dict[str, str], daemon: Daemon) -> Iterator[None]:
+    """Have ``daemon`` answer on the control socket."""
+    server = ControlServer(control_socket(Path(env["PYCRON_STATE_DIR"])), daemon, SystemClock())
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+WAS_RETRYING = Cancelled(7, "backup", "waiting_retry", ending=False)
+WAS_QUEUED = Cancelled(7, "backup", "queued", ending=False)
+FINISHED = replace(ENDED, outcome=Outcome.TIMED_OUT, reason="timed out after 2h")
+SENTENCES = [
+    ("ended", RUNNING, ENDED, "cancelled, all its processes have ended"),
+    ("retry", WAS_RETRYING, ENDED, "cancelled, it was waiting for its retry"),
+    ("queued", WAS_QUEUED, ENDED, "cancelled, it was queued"),
+    ("by-itself", RUNNING, FINISHED, "had ended by itself, timed out"),
+]
+
+
+@pytest.mark.parametrize(
+    ("item", "run", "words"), [case[1:] for case in SENTENCES], ids=[case[0] for case in SENTENCES]
+)
+def test_what_has_ended(item: Cancelled, run: Run, words: str, env: dict[str, str]) -> None:
+    """P6: one line on standard output says how it ended, and the exit code is 0."""
+    with serving(env, Daemon((item,), {7: run})):
+        done = pycron("cancel", "7", env=env)
+    assert done.stdout == f"run 7 of backup: {words}\n"
+    assert done.stderr == ""
+
+
+def test_what_could_not_be_ended(env: dict[str, str]) -> None:
+    """P6: a tree that has left something behind has not really ended, and what is left is named."""
+    left = replace(ENDED, reason=f"{ENDED.reason}; {NOTE}")
+    with serving(env, Daemon(ends={7: left})):
+        done = pycron("cancel", "7", env=env, check=1)
+        record = json.loads(pycron("cancel", "7", "--json", env=env, check=1).stdout)[0]
+    assert done.stdout == ""
+    assert done.stderr == f"pycron: run 7 of backup: cancelled, but {NOTE}\n"
+    assert (record["ended"], record["left"], record["outcome"]) == (False, NOTE, "cancelled")
+
+
+def test_what_ignores_sigterm(env: dict[str, str]) -> None:
+    """P6: it is said that the tree still lives, and when SIGKILL comes."""
+    with serving(env, Daemon()):
+        done = pycron("cancel", "backup", "--timeout", "0s", env=env, check=1)
+    assert done.stdout == ""
+    assert "run 7 of backup: still ending after " in done.stderr
+    assert "it has not heeded SIGTERM; SIGKILL follows within 59m" in done.stderr
+
+
+def test_what_survives_sigkill(env: dict[str, str]) -> None:
+    """P6: where even that did not end it within its time, that is said and nothing else."""
+    stuck = replace(RUNNING, kill_after=timedelta(0))
+    with serving(env, Daemon((stuck,))):
+        done = pycron("cancel", "7", "--timeout", "0s", env=env, check=1)
+    assert "run 7 of backup: still there after " in done.stderr
+    assert "though it was sent SIGKILL" in done.stderr
+
+
+def test_without_waiting(env: dict[str, str]) -> None:
+    """Nothing is claimed, and the exit code says that the request was taken."""
+    with serving(env, daemon := Daemon()):
+        done = pycron("cancel", "7", "--no-wait", env=env)
+        record = json.loads(pycron("cancel", "7", "--no-wait", "--json", env=env).stdout)[0]
+    assert done.stdout == "run 7 of backup: told to end; SIGKILL follows within 1h\n"
+    assert (record["ended"], record["left"], record["outcome"]) == (False, None, None)
+    assert daemon.limits == []
+
+
+def test_the_waiting_is_for_kill_after_and_some_seconds(env: dict[str, str]) -> None:
+    """P6: nobody has to know how long the job may take to end, the command waits for it."""
+    brief = replace(RUNNING, kill_after=timedelta(seconds=10))
+    with serving(env, daemon := Daemon((brief,), {7: ENDED})):
+        pycron("cancel", "7", env=env)
+    (limit,) = daemon.limits
+    assert timedelta(seconds=10) < limit <= timedelta(seconds=20)
+
+
+def test_several_runs_have_one_time_to_end(env: dict[str, str]) -> None:
+    """P6: each run has its own line; the waiting for one does not add to that for another."""
+    other = replace(RUNNING, run_id=8)
+    daemon = Daemon((RUNNING, other), {8: replace(ENDED, id=8)})
+    with serving(env, daemon):
+        done = pycron("cancel", "backup", "--timeout", "50ms", env=env, check=1)
+    assert done.stdout == "run 8 of backup: cancelled, all its processes have ended\n"
+    assert "run 7 of backup: still ending" in done.stderr
+    assert max(daemon.limits) <= timedelta(milliseconds=50)
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_cancel(env: dict[str, str]) -> None:
+    """The daemon goes on with it, and that is said."""
+    daemon = Daemon()
+    with (
+        serving(env, daemon),
+        subprocess.Popen(
+            [*PYCRON, "cancel", "7"], env=env, stderr=subprocess.PIPE, text=True
+        ) as waiting,
+    ):
+        assert daemon.is_asked.wait(60)
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(60) == 130
+        assert waiting.stderr is not None
+        assert waiting.stderr.read() == "pycron: not waiting any more; the cancel goes on\n"
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_on_a_terminal_it_says_the_same(columns: int, env: dict[str, str]) -> None:
+    """There is neither colour nor a cut sentence, however wide the window."""
+    with serving(env, Daemon(ends={7: ENDED})):
+        shown = on_terminal("cancel", "7", env=env, columns=columns)
+    assert shown == without_colour(shown)
+    assert shown == "run 7 of backup: cancelled, all its processes have ended\n"
