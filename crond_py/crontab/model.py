@@ -78,14 +78,23 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs that share slots as one: by ``weight``, and at most ``max_running`` at once."""
+
+    name: str
+    weight: float = 1.0
+    max_running: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A named entry of the crontab. ``timezone`` None: the system's own zone.
 
     ``jitter`` is the width over which jobs of a timetable are spread, each by an amount of its own.
     ``command`` is a string for the shell or a tuple to be executed as it is. ``retry_on`` None:
     every failure. ``stdin`` is the text that the command reads, or the file; None: nothing.
-    ``user`` None: the daemon's own. ``output_limit`` and ``keep_bytes`` are in bytes. ``source`` is
-    the file and line that the job begins at.
+    ``group`` None: the job is a group of its own. ``user`` None: the daemon's own. ``output_limit``
+    and ``keep_bytes`` are in bytes. ``source`` is the file and line that the job begins at.
     """
 
     name: str
@@ -119,6 +128,7 @@ class Job:
 
     pool: str = DEFAULT_POOL
     priority: int = 0
+    group: str | None = None
 
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -140,8 +150,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """A whole crontab. ``jobs`` and ``pools`` are in the order of the files."""
+    """A whole crontab. ``jobs``, ``pools`` and ``groups`` are in the order of the files."""
 
     jobs: Mapping[str, Job]
     pools: Mapping[str, Pool]
     files: tuple[Path, ...] = ()
+    groups: Mapping[str, Group] = field(default_factory=lambda: MappingProxyType({}))

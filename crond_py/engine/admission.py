@@ -62,7 +62,7 @@ class Admitter:
     def is_free(self, state: JobState) -> bool:
         """Whether an occurrence of the job would start at once, with a slot of its own."""
         decision = _decide(state, Cause.SCHEDULE)
-        has_slot = self._register.slots(state.job).is_free
+        has_slot = self._register.slots(state.job).is_free_for(state.job)
         return decision.admission is Admission.START and has_slot
 
     def _skip(self, state: JobState, due: datetime, cause: Cause, code: str) -> None:
@@ -94,11 +94,9 @@ class Admitter:
                 "occurrence has its run already",
                 extra=fields(job=state.job.name, due=active.run.due),
             )
-            held_slot = active.stage is Stage.STARTING
             active.attempt = None  # it never was
-            self._attempts.retire(active)
-            if held_slot:
-                self._attempts.give_slot_back(active.job)
+            with self._attempts.giving_slot_back(active):
+                self._attempts.retire(active)
             return
         active.run = replace(active.run, id=run_id)
         self._register.runs[run_id] = active

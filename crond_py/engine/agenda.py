@@ -111,9 +111,9 @@ class Agenda:
         state.job, state.is_removed, state.fault = job, False, ""
         for active in [*state.active, *state.queued]:
             if active.stage in {Stage.BEHIND, Stage.RETRY, Stage.SLOT}:
-                has_moved = active.stage is Stage.SLOT and active.job.pool != job.pool
-                active.job = job  # what has yet to begin begins as the file says now
-                if has_moved:
+                before, active.job = active.job, job  # what has yet to begin begins as it says now
+                has_moved = _place(before) != _place(job)
+                if has_moved and active.stage is Stage.SLOT:
                     self._register.slots(job).wait(active)
         if not job.enabled:
             self.forget(state)
@@ -382,6 +382,11 @@ def _fixed_delay(job: Job) -> timedelta | None:
     if isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY:
         return trigger.period
     return None
+
+
+def _place(job: Job) -> tuple[object, ...]:
+    """Return what decides where a job's runs wait for a slot."""
+    return job.pool, job.priority, job.group
 
 
 def _removed(cursor: Cursor) -> Cursor:

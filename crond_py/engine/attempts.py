@@ -8,12 +8,13 @@ into being at all is decided in ``admission``; why one is ended early, in ``stop
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
-from crond_py.crontab.model import Job
 from crond_py.engine.events import KillDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.pools import Slots
@@ -63,11 +64,12 @@ class Attempts:
     def take_slot(self, active: ActiveRun, now: datetime) -> bool:
         """Begin the next attempt if there is a slot, else wait for one; not yet written."""
         slots = self._register.slots(active.job)
-        if self._register.is_stopping or slots.has_waiting or not slots.try_take():
+        if self._register.is_stopping or not slots.is_free_for(active.job):
             active.stage = Stage.SLOT
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
             slots.wait(active)
             return False
+        slots.take(active)
         self._begin_attempt(active, now)
         return True
 
@@ -216,8 +218,8 @@ class Attempts:
         self._cancel_timer(active, "timeout_timer")
         self._cancel_timer(active, "kill_timer")
         self.close(active, outcome, reason, exit_, now)
-        self.conclude(active, outcome, reason)
-        self.give_slot_back(active.job)
+        with self.giving_slot_back(active):
+            self.conclude(active, outcome, reason)
 
     def conclude(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
         """Have a run whose attempt is closed tried again, or give it its outcome."""
@@ -404,11 +406,21 @@ class Attempts:
             state.active.append(first)
             self.start(first)
 
-    def give_slot_back(self, job: Job) -> None:
-        """Release a slot of the job's pool to whoever waits for one."""
-        slots = self._register.slots(job)
-        slots.release()
-        self.fill(slots)
+    @contextmanager
+    def giving_slot_back(self, active: ActiveRun) -> Iterator[None]:
+        """Release a run's slot, if it has one, and in the end give it to whoever waits for one."""
+        slots, share = self._register.slots(active.job), active.share
+        slots.release(active)
+        yield
+        if share is not None and share.group.max_running is not None:
+            self.fill_all()  # its group may have waited for a slot in any pool
+        else:
+            self.fill(slots)
+
+    def fill_all(self) -> None:
+        """Give free slots of every pool to the runs that wait for one."""
+        for slots in list(self._register.pools.values()):
+            self.fill(slots)
 
     def fill(self, slots: Slots) -> None:
         """Give free slots to the runs that wait for one."""

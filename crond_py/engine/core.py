@@ -94,8 +94,7 @@ class Core:
             else:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
-        for slots in list(self._register.pools.values()):
-            self._attempts.fill(slots)
+        self._attempts.fill_all()
 
     def _stored_cursors(self, crontab: Crontab) -> dict[str, Cursor]:
         """Only jobs that come anew may have an older cursor; most reloads need not look."""
@@ -110,7 +109,8 @@ class Core:
             if not pools[name].is_in_use:
                 del pools[name]
         for name, pool in crontab.pools.items():
-            pools.setdefault(name, Slots(pool)).pool = pool
+            pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool
+        self._register.shares.set_groups(crontab.groups)
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from crond_py.crontab.model import Job, Pool
 from crond_py.engine.outbox import Outbox
-from crond_py.engine.pools import Slots
+from crond_py.engine.pools import Shares, Slots
 from crond_py.engine.records import ActiveRun, JobState
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
@@ -56,6 +56,7 @@ class Register:
     runs: dict[int, ActiveRun] = field(default_factory=dict)
     states: dict[str, JobState] = field(default_factory=dict)
     pools: dict[str, Slots] = field(default_factory=dict)
+    shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     on_row: Callable[[str], None] = lambda _job: None
@@ -64,7 +65,7 @@ class Register:
         """Return the slots of a job's pool; a removed job may name one that is gone."""
         slots = self.pools.get(job.pool)
         if slots is None:
-            slots = self.pools[job.pool] = Slots(Pool(job.pool))
+            slots = self.pools[job.pool] = Slots(Pool(job.pool), self.shares)
         return slots
 
 

@@ -1,80 +1,155 @@
-"""Worker slots: how many runs of a pool may have a process at once, and who is next."""
+"""Worker slots: how many runs of a pool may have a process at once, and who is next.
+
+A free slot goes to the run of the highest priority; of those, to the group whose turn it is by its
+share (``shares``); of that group's, to the earliest due. So that no priority starves, of every ten
+slots that a pool gives to runs that wait, one goes to the priority of the run that waits longest.
+"""
 
 from __future__ import annotations
 
-import heapq
-from datetime import datetime
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping
 
-from crond_py.crontab.model import Pool
+from crond_py.crontab.model import Group, Job, Pool
 from crond_py.engine.records import ActiveRun, Stage
+from crond_py.engine.shares import Line, Share, Ticket
+
+LONGEST_WAITING_EVERY = 10
+"""Of so many slots that a pool gives to waiting runs, one goes by how long they have waited."""
 
 _FEW = 64
 
 
-class Slots:
-    """The slots of one pool. Waiting runs go by higher priority, then due, then order of arrival.
+class Shares:
+    """The groups of all pools. A job without a group is one of its own, of weight 1."""
 
-    A run that no longer waits (cancelled, too late) is dropped when its turn comes.
+    def __init__(self) -> None:
+        self._groups: Mapping[str, Group] = {}
+        self._shares: dict[str, Share] = {}
+
+    def set_groups(self, groups: Mapping[str, Group]) -> None:
+        """Take the groups of a crontab; what they have in use stays counted."""
+        self._groups = groups
+        for name, share in list(self._shares.items()):
+            if not share.in_use and not share.lines:
+                del self._shares[name]
+            else:
+                share.group = self._group(name)
+                share.note_change()
+
+    def of(self, job: Job) -> Share:
+        """Return the share that a job's runs count to."""
+        # A group and a job may have one name and are still two.
+        name = f"group {job.group}" if job.group is not None else f"job {job.name}"
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = Share(self._group(name))
+        return share
+
+    def _group(self, name: str) -> Group:
+        kind, _, given = name.partition(" ")
+        group = self._groups.get(given) if kind == "group" else None
+        return group or Group(given)
+
+
+class Slots:
+    """The slots of one pool, and the runs that wait for one.
+
+    A run that no longer waits (cancelled, too late, moved to another pool) is passed over when its
+    turn comes. As long as nobody who may go waits, a newcomer need not.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, shares: Shares) -> None:
         self.pool = pool
         self.taken = 0
-        self._waiting: list[tuple[int, datetime, int, ActiveRun]] = []
-        self._arrivals = 0
+        self._shares = shares
+        self._lines: dict[int, Line] = {}
+        self._ranks: list[int] = []  # the priorities that have a line, negated, in order
+        self._arrivals: deque[Ticket] = deque()
         self._tidy_at = _FEW
+        self._turns = 0
 
     @property
     def waiting(self) -> int:
         """How many runs wait for a slot."""
-        return sum(self._is_waiting(run) for *_, run in self._waiting)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether some run waits for a slot; a newcomer must not go before it."""
-        while self._waiting and not self._is_waiting(self._waiting[0][-1]):
-            heapq.heappop(self._waiting)
-        return bool(self._waiting)
+        return sum(self._is_valid(ticket) for ticket in self._arrivals)
 
     @property
     def is_in_use(self) -> bool:
         """Whether some run has a slot or waits for one."""
-        return self.taken > 0 or self.has_waiting
+        return self.taken > 0 or any(map(self._is_valid, self._arrivals))
 
     @property
-    def is_free(self) -> bool:
-        """Whether a newcomer would get a slot."""
-        has_room = self.pool.workers is None or self.taken < self.pool.workers
-        return has_room and not self.has_waiting
+    def _has_room(self) -> bool:
+        return self.pool.workers is None or self.taken < self.pool.workers
 
-    def try_take(self) -> bool:
-        """Take a slot if there is a free one."""
-        if self.pool.workers is not None and self.taken >= self.pool.workers:
-            return False
+    def is_free_for(self, job: Job) -> bool:
+        """Whether a run of the job, coming now, would get a slot at once."""
+        return self._has_room and not self._shares.of(job).is_full and self._next() is None
+
+    def take(self, run: ActiveRun) -> None:
+        """Count a run as one that has a slot, whether there is one or not."""
         self.taken += 1
-        return True
+        run.share = self._shares.of(run.job)
+        run.share.take()
 
-    def release(self) -> None:
-        """Give a slot back."""
-        self.taken -= 1
+    def release(self, run: ActiveRun) -> None:
+        """Take a run's slot back."""
+        if run.share is not None:
+            self.taken -= 1
+            run.share.give_back()
+            run.share = None
 
     def wait(self, run: ActiveRun) -> None:
         """Put a run, whose stage is SLOT, among those that wait."""
-        self._arrivals += 1
-        entry = (-run.job.priority, run.run.due, self._arrivals, run)
-        heapq.heappush(self._waiting, entry)
-        if len(self._waiting) > self._tidy_at:
-            # Those that went from the middle are dropped before they are half of the heap.
-            self._waiting = [each for each in self._waiting if self._is_waiting(each[-1])]
-            heapq.heapify(self._waiting)
-            self._tidy_at = max(_FEW, 2 * len(self._waiting))
-
-    def _is_waiting(self, run: ActiveRun) -> bool:
-        """Whether a run still waits, and here: a reload may have moved its job."""
-        return run.stage is Stage.SLOT and run.job.pool == self.pool.name
+        if run.ticket is not None:
+            run.ticket.is_void = True
+        ticket = run.ticket = Ticket(run, self._shares.of(run.job), run.job.priority)
+        line = self._lines.get(ticket.priority)
+        if line is None:
+            line = self._lines[ticket.priority] = Line(self._is_valid)
+            insort(self._ranks, -ticket.priority)
+        line.add(ticket)
+        self._arrivals.append(ticket)
+        if len(self._arrivals) > self._tidy_at:
+            # Those that went from the middle are dropped before they are half of all.
+            self._arrivals = deque(filter(self._is_valid, self._arrivals))
+            self._tidy_at = max(_FEW, 2 * len(self._arrivals))
 
     def next_waiting(self) -> ActiveRun | None:
         """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""
-        if not self.has_waiting or not self.try_take():
+        if not self._has_room:
             return None
-        return heapq.heappop(self._waiting)[-1]
+        ticket = self._next()
+        if ticket is None:
+            return None
+        self._turns += 1
+        if self._turns % LONGEST_WAITING_EVERY == 0:
+            ticket = self._lines[self._longest_waiting().priority].first() or ticket
+        ticket.is_void = True
+        self._lines[ticket.priority].note_served(ticket.share)
+        self.take(ticket.run)
+        return ticket.run
+
+    def _longest_waiting(self) -> Ticket:
+        """Return the ticket of the run that came first; there is one."""
+        while not self._is_valid(self._arrivals[0]):
+            self._arrivals.popleft()
+        return self._arrivals[0]
+
+    def _next(self) -> Ticket | None:
+        """Return the ticket whose turn it is by priority and share."""
+        for rank in list(self._ranks):
+            line = self._lines[-rank]
+            if (ticket := line.first()) is not None:
+                return ticket
+            if line.is_empty:
+                del self._lines[-rank]
+                self._ranks.remove(rank)
+        return None
+
+    def _is_valid(self, ticket: Ticket) -> bool:
+        """Whether a ticket's run still waits, and here: a reload may have moved its job."""
+        run = ticket.run
+        return not ticket.is_void and run.stage is Stage.SLOT and run.job.pool == self.pool.name

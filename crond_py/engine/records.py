@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
 from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences
 from crond_py.ports import AttemptKey, Timer
+
+if TYPE_CHECKING:
+    from crond_py.engine.shares import Share, Ticket
 
 
 class Stage(Enum):
@@ -45,8 +49,9 @@ class ActiveRun:
 
     ``job`` is the definition it was claimed under; ``lost`` counts the attempts that a crash cut
     short, and ``how_lost`` is set where the present one is such: its process is gone, and only what
-    that left behind is still there. ``on_end`` is called with the finished run once its outcome is
-    in the ledger.
+    that left behind is still there. ``ticket`` is its place among those that wait for a slot,
+    ``share`` what its slot counts to. ``on_end`` is called with the finished run once its outcome
+    is in the ledger.
     """
 
     job: Job
@@ -60,6 +65,8 @@ class ActiveRun:
     timeout_timer: Timer | None = None
     kill_timer: Timer | None = None
     wait_timer: Timer | None = None
+    ticket: Ticket | None = None
+    share: Share | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 
     @property

@@ -193,7 +193,7 @@ class Recoverer:
         """Let what is there of an attempt go on, and go on with ending it if that had begun."""
         active.stage = Stage.RUNNING
         state.active.append(active)
-        self._register.slots(active.job).taken += 1
+        self._register.slots(active.job).take(active)
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was adopted by it
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
