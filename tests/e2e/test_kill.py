@@ -15,7 +15,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from crond_py.clock import SystemClock
 from tests.support.auditor import Evidence, audit
 from tests.support.daemon import ENDS, PATIENCE_S, Daemon
 from tests.support.mixture import Mixture, mix
-from tests.support.witness import Word, read_ledger, read_words, to_us, unended
+from tests.support.witness import Word, read_ledger, read_words, to_us, unended, write_word
 
 LONGEST_LIFE_S = 1.8
 """A daemon lives for up to this long; its start takes a part of it, so that is hit, too."""
@@ -56,8 +57,7 @@ class Attack:
             self._hear(*asked)
         share = self.random.choice([0, 0, 0.3, 1])
         for word in unended(read_words(self.daemon.out)):
-            if self.random.random() < share:
-                _kill(word, self.daemon.out)
+            _look_at(word, self.daemon.out, is_killed=self.random.random() < share)
 
     def _let_live(self, seconds: float) -> None:
         assert self.daemon.process is not None
@@ -116,26 +116,37 @@ class Attack:
         )
 
 
-def _kill(word: Word, out: Path) -> None:
-    """End a job's process with its group, see it gone, and write that down among the words."""
+def _look_at(word: Word, out: Path, *, is_killed: bool) -> None:
+    """Write down that a job's process is gone, if it is; ``is_killed``: end it, with its group.
+
+    It may have ended without a word because the daemon was just ending it when it was killed.
+    """
+    with ExitStack() as stack:
+        pidfd = _hold(word)
+        if pidfd is not None:
+            stack.callback(os.close, pidfd)
+            if not is_killed:
+                return
+            with suppress(ProcessLookupError):
+                os.killpg(word.pid, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            assert poll.poll(PATIENCE_S * 1000), f"process {word.pid} lives on"
+    write_word(out, replace(word, kind="gone", uptime=SystemClock().monotonic_ns() / 1e9))
+
+
+def _hold(word: Word) -> int | None:
+    """Return a descriptor of the process that has spoken, or None if it is gone."""
     try:
-        environment = Path(f"/proc/{word.pid}/environ").read_bytes()
-        if f"PYCRON_RUN_ID={word.tag}".encode() not in environment.split(b"\0"):
-            return
         pidfd = os.pidfd_open(word.pid)
-    except OSError:
-        return  # it has ended meanwhile
-    try:
-        with suppress(ProcessLookupError):
-            os.killpg(word.pid, signal.SIGKILL)
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        assert poll.poll(PATIENCE_S * 1000), f"process {word.pid} lives on"
-    finally:
-        os.close(pidfd)
-    uptime = SystemClock().monotonic_ns() / 1e9
-    with out.open("ab", buffering=0) as file:
-        file.write(f"killed {uptime:.2f} {word.pid}\n".encode())
+    except ProcessLookupError:
+        return None
+    with suppress(OSError):
+        environment = Path(f"/proc/{word.pid}/environ").read_bytes().split(b"\0")
+        if f"PYCRON_RUN_ID={word.tag}".encode() in environment:
+            return pidfd
+    os.close(pidfd)
+    return None
 
 
 @pytest.mark.timeout(1200)
@@ -164,9 +175,9 @@ def _tell(evidence: Evidence) -> None:
     """Say how much was at stake."""
     outcomes = Counter(run.outcome for run in evidence.book.runs)
     begun = sum(word.kind == "begin" for word in evidence.words)
-    killed = sum(word.kind == "killed" for word in evidence.words)
+    killed = sum(word.kind == "gone" for word in evidence.words)
     sys.stdout.write(
-        f"{len(evidence.crashes)} kills, {begun} processes, {killed} of them killed, "
+        f"{len(evidence.crashes)} kills, {begun} processes, {killed} of them without an end, "
         f"{len(evidence.cancelled)} runs cancelled, {len(evidence.triggered)} triggered\n"
         f"{dict(outcomes)}\n"
     )

@@ -287,16 +287,16 @@ def _too_many_alive(evidence: Evidence, rule: Rule) -> Iterator[str]:
     most = rule.max_running if rule.overlap == "allow" else 1
     alive: dict[tuple[int, int], Word] = {}
     for word in evidence.words:
-        if word.kind == "killed":
-            alive = {key: w for key, w in alive.items() if w.pid != word.pid}
-        elif word.job == rule.job and word.kind == "end":
-            alive.pop(word.key, None)
-        elif word.job == rule.job:
+        if word.job != rule.job:
+            continue
+        if word.kind == "begin":
             alive = {k: w for k, w in alive.items() if not _was_ended_before(evidence, k, word.key)}
             alive[word.key] = word
             if len(alive) > most:
                 names = ", ".join(f"{run_id}/{number}" for run_id, number in alive)
                 yield f"{rule.job}: alive at once: {names}"
+        else:
+            alive.pop(word.key, None)
 
 
 def _was_ended_before(evidence: Evidence, key: tuple[int, int], other: tuple[int, int]) -> bool:

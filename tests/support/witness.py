@@ -28,17 +28,17 @@ def to_us(instant: datetime) -> int:
 class Word:
     """A line that a job wrote about itself, see programs/witness.sh; ``run_id`` is the ledger's.
 
-    ``kind`` is "begin" or "end". With "killed", written by the test when it has ended a process
-    itself and seen it gone, all but ``pid`` is empty.
+    ``kind`` is "begin" or "end", or "gone": that is written by the test, when it has seen that
+    there is no such process any more though it has told no end.
     """
 
     kind: str
     pid: int
-    job: str = ""
-    identity: str = ""
-    run_id: int = 0
-    due: int = 0
-    attempt: int = 0
+    job: str
+    identity: str
+    run_id: int
+    due: int
+    attempt: int
     status: int = 0
     uptime: float = 0.0
 
@@ -61,10 +61,7 @@ def read_words(path: Path) -> list[Word]:
 
 
 def _word(line: str) -> Word:
-    kind, uptime, pid, *rest = line.split(" ")
-    if kind == "killed":
-        return Word(kind, int(pid), uptime=float(uptime))
-    job, tag, due, attempt, status = rest
+    kind, uptime, pid, job, tag, due, attempt, status = line.split(" ")
     identity, _, run_id = tag.partition("-")
     due_us = to_us(datetime.fromisoformat(due))
     return Word(
@@ -72,17 +69,23 @@ def _word(line: str) -> Word:
     )
 
 
+def write_word(path: Path, word: Word) -> None:
+    """Add a line to what was written."""
+    due = (_EPOCH + timedelta(microseconds=word.due)).isoformat()
+    line = f"{word.kind} {word.uptime:.2f} {word.pid} {word.job} {word.tag} {due} {word.attempt}"
+    with path.open("ab", buffering=0) as file:
+        file.write(f"{line} {word.status}\n".encode("ascii"))
+
+
 def unended(words: Iterable[Word]) -> list[Word]:
     """Return the beginnings of which no end is told."""
-    open_words: dict[tuple[int, int], Word] = {}
+    going_on: dict[tuple[int, int], Word] = {}
     for word in words:
         if word.kind == "begin":
-            open_words[word.key] = word
-        elif word.kind == "end":
-            open_words.pop(word.key, None)
+            going_on[word.key] = word
         else:
-            open_words = {key: w for key, w in open_words.items() if w.pid != word.pid}
-    return list(open_words.values())
+            going_on.pop(word.key, None)
+    return list(going_on.values())
 
 
 @dataclass(frozen=True, slots=True)

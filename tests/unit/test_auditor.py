@@ -19,6 +19,7 @@ from tests.support.witness import (
     Word,
     read_words,
     unended,
+    write_word,
 )
 
 IDENTITY = "0123abcd"
@@ -121,7 +122,7 @@ def _retried(*outcomes: str) -> Evidence:
         kinds = "begin end" if outcome in {"succeeded", "failed"} else "begin"
         words += _said(2, number, 3 if outcome == "failed" else 0, kinds)
         if outcome == "lost":
-            words.append(Word("killed", 102))
+            words += _said(2, number, kinds="gone")
     evidence = replace(_with_runs(_good(), _run(2, *attempts)), words=tuple(words))
     return _with_rule(evidence, attempts=3, retry_delay=SECOND // 5)
 
@@ -392,4 +393,5 @@ def test_words_are_read_as_written(tmp_path: Path) -> None:
     assert first == Word("begin", 77, JOB, IDENTITY, 5, START, 2, 3, 12.5)
     assert (last.kind, last.tag, last.key) == ("end", "0123abcd-5", (5, 2))
     assert unended([first, last, other]) == [other]
-    assert unended([first, other, Word("killed", 77)]) == []
+    write_word(out, replace(other, kind="gone"))
+    assert unended(read_words(out)) == []
