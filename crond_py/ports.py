@@ -8,7 +8,7 @@ a memory ledger and fake processes, and runs the whole daemon without a thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -322,6 +322,27 @@ class Ended:
 
 
 ProcessEvent = Started | StartFailed | LeftOver | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedLines:
+    """Lines that a process of a job has printed, as they are but for their newlines."""
+
+    job: str
+    key: AttemptKey
+    lines: tuple[str, ...]
+
+
+class LineSink(Protocol):
+    """Where printed lines are passed on to."""
+
+    def offer(self, printed: PrintedLines, on_room: Callable[[], None]) -> int:
+        """Take the first of the lines, as many as there is room for, and return their number.
+
+        It returns at once. Where it was not all of them ``on_room`` is called, once and from any
+        thread, when there is room again.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 A process writes straight into its file, so nothing it prints passes through the daemon, and what
 is left behind keeps a place to write to. Files are private to their owner. What is shown to a
 person goes through ``crond_py.printable``: nothing a job prints drives a terminal or forges a line.
+
+How a file is brought to its limit is ``keeper``'s and ``compaction``'s business. Until then its
+middle is a hole, which is read as the line that says how much is left out.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from crond_py.printable import printable_line
+from crond_py.runner.holes import data_ranges, gap_line, read_on
 
 _DIRECTORY = "output"
+_SUFFIX = ".log"
+_BESIDE = ".new"
 _LONGEST_NAME = 200  # NAME_MAX is 255 bytes; some file systems take less
 _CHUNK_BYTES = 1 << 16
 
@@ -29,7 +35,20 @@ def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
 
     Two jobs never share a directory, and none lies outside of ``output``, whatever their names.
     """
-    return state_dir / _DIRECTORY / _file_name(job) / f"{run_id}-{attempt}.log"
+    return state_dir / _DIRECTORY / _file_name(job) / f"{run_id}-{attempt}{_SUFFIX}"
+
+
+def run_of(path: Path) -> int | None:
+    """Return the id of the run whose output a file is; None if it is no such file."""
+    match path.name.removesuffix(_SUFFIX).split("-"):
+        case [run_id, attempt] if path.suffix == _SUFFIX and run_id.isdecimal():
+            return int(run_id) if attempt.isdecimal() else None
+    return None
+
+
+def beside(path: Path) -> Path:
+    """Return where what is to replace an output file is made."""
+    return path.with_name(path.name + _BESIDE)
 
 
 def _file_name(job: str) -> str:
@@ -82,6 +101,7 @@ def remove_outputs(paths: Iterable[Path]) -> list[str]:
         directories.add(path.parent)
         try:
             path.unlink(missing_ok=True)
+            beside(path).unlink(missing_ok=True)
         except OSError as error:
             faults.append(f"cannot remove {printable_line(str(path))}: {error.strerror}")
     for directory in directories:
@@ -95,46 +115,108 @@ def read_output(
 ) -> Iterator[str]:
     """Yield the text of an output file in pieces, as UTF-8; what is not becomes U+FFFD.
 
+    See ``read_output_bytes``; ``tail_bytes`` begins with a whole character.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in read_output_bytes(path, tail_lines=tail_lines, tail_bytes=tail_bytes):
+        if text := decoder.decode(piece):
+            yield text
+    if text := decoder.decode(b"", final=True):
+        yield text
+
+
+def read_output_bytes(
+    path: Path, *, tail_lines: int | None = None, tail_bytes: int | None = None
+) -> Iterator[bytes]:
+    """Yield an output file in pieces as it is, but that a line tells what is left out.
+
     ``tail_lines`` and ``tail_bytes`` start that far from the end, the later of the two. The file
     is read as it is now: what is appended meanwhile may be missing. A file of any size takes
     little memory. Raises OSError, FileNotFoundError where there was never any output.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    try:
         size = os.fstat(descriptor).st_size
         start = 0
         if tail_lines is not None:
             start = _find_last_lines(descriptor, size, tail_lines)
         if tail_bytes is not None:
             start = max(start, _to_character(descriptor, max(0, size - tail_bytes)))
-        file.seek(start)
-        while start < size and (chunk := file.read(min(_CHUNK_BYTES, size - start))):
-            start += len(chunk)
-            if text := decoder.decode(chunk):
-                yield text
-    if text := decoder.decode(b"", final=True):
-        yield text
+        reading = Reading(descriptor, start)
+        while reading.offset < size and (piece := reading.read(size - reading.offset)):
+            yield piece
+    finally:
+        os.close(descriptor)
+
+
+class Reading:
+    """Reads a file from a place on, also while it grows; ``offset`` is how far it has got.
+
+    The descriptor stays the caller's.
+    """
+
+    def __init__(self, descriptor: int, offset: int = 0) -> None:
+        self._descriptor = descriptor
+        self.offset = offset
+        self._is_line_begun = False
+
+    def read(self, most: int = _CHUNK_BYTES) -> bytes:
+        """Return what comes next; nothing where that is the end by now.
+
+        What was left out is told by a line of its own, which comes on top of ``most``.
+        """
+        begin, data, _ = read_on(self._descriptor, self.offset, min(most, _CHUNK_BYTES))
+        left_out = begin - self.offset
+        self.offset = begin + len(data)
+        if left_out > 0:
+            before = "\n" if self._is_line_begun else ""
+            data = f"{before}{gap_line(left_out)}\n".encode() + data
+        if data:
+            self._is_line_begun = not data.endswith(b"\n")
+        return data
 
 
 def _find_last_lines(descriptor: int, size: int, count: int) -> int:
-    """Return where the last ``count`` lines begin. A last line may lack its newline."""
+    """Return where the last ``count`` lines begin. A last line may lack its newline.
+
+    What is left out counts as the one line that is shown for it.
+    """
     if count <= 0:
         return size
-    # A newline at the very end ends the last line and begins none.
-    end = size - 1
-    while end > 0:
-        begin = max(0, end - _CHUNK_BYTES)
-        chunk = os.pread(descriptor, end - begin, begin)
-        found = chunk.count(b"\n")
-        if found >= count:
-            place = len(chunk)
-            for _ in range(count):
-                place = chunk.rindex(b"\n", 0, place)
-            return begin + place + 1
+    end = size
+    for begin, stop in reversed(list(data_ranges(descriptor))):
+        if begin >= size:
+            continue
+        if stop < end:
+            count -= 1
+            if count == 0:
+                return stop
+        found, start = _count_back(descriptor, begin, min(stop, size), count)
+        if found == count and start > begin:
+            return start
         count -= found
         end = begin
+        if count == 0:
+            return begin
     return 0
+
+
+def _count_back(descriptor: int, begin: int, end: int, most: int) -> tuple[int, int]:
+    """Count lines of a range from its end, at most ``most``; return where the last found begins."""
+    # A newline at the very end ends the last line and begins none.
+    count, place = most, end - 1
+    while place > begin:
+        first = max(begin, place - _CHUNK_BYTES)
+        chunk = os.pread(descriptor, place - first, first)
+        found = chunk.count(b"\n")
+        if found >= count:
+            at = len(chunk)
+            for _ in range(count):
+                at = chunk.rindex(b"\n", 0, at)
+            return most, first + at + 1
+        count -= found
+        place = first
+    return most - count + 1, begin
 
 
 def _to_character(descriptor: int, offset: int) -> int:

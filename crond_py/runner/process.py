@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from crond_py.model import Exit
+from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
     AttemptKey,
     Clock,
     Ended,
+    LineSink,
     ProcessEvent,
     ProcessSpec,
     Started,
@@ -24,6 +25,7 @@ from crond_py.ports import (
 )
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.keeper import Keeper
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Refused, Spawned, spawn
 from crond_py.runner.starters import Starters
@@ -49,6 +51,7 @@ class ProcessRunner:
         *,
         starters: int = 2,
         reap_orphans: bool | None = None,
+        sinks: Mapping[OutputMode, LineSink] | None = None,
     ) -> None:
         if reap_orphans is None:
             reap_orphans = is_subreaper()
@@ -59,6 +62,7 @@ class ProcessRunner:
         self._pending: dict[AttemptKey, signal.Signals | None] = {}
         self._is_open = False
         self._is_closed = False
+        self._keeper = Keeper(clock, sinks)
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
 
@@ -84,6 +88,7 @@ class ProcessRunner:
         for spec in self._starters.close():
             self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
+        self._keeper.close()
 
     def start(self, spec: ProcessSpec) -> None:
         """Have a process started, after those that were asked for before."""
@@ -123,7 +128,7 @@ class ProcessRunner:
             is_adopted=True,
             leftovers=spec.leftovers,
         )
-        return self._supervisor.watch(child)
+        return self._keep(spec, is_watched=lambda: self._supervisor.watch(child))
 
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
@@ -145,7 +150,19 @@ class ProcessRunner:
             has_ended=True,
             exit=Exit(),
         )
-        return self._supervisor.watch_rest(child, members)
+        return self._keep(spec, is_watched=lambda: self._supervisor.watch_rest(child, members))
+
+    def settle(self, spec: ProcessSpec) -> None:
+        """Bring the output of an attempt that ended unseen to its limit."""
+        self._keeper.settle(spec)
+
+    def _keep(self, spec: ProcessSpec, is_watched: Callable[[], bool]) -> bool:
+        """Look after the output of what an earlier daemon has started, before its end is told."""
+        self._keeper.add(spec, is_adopted=True)
+        if is_watched():
+            return True
+        self._keeper.ended(spec.key)
+        return False
 
     def _hold(self, survivor: Survivor) -> int | None:
         try:
@@ -200,6 +217,7 @@ class ProcessRunner:
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
+        self._keeper.add(spec)
         self._tell(Started(spec.key, spawned.pid, ticks, started_at, spawned.note))
         try:
             self._supervisor.watch(child)
@@ -214,6 +232,8 @@ class ProcessRunner:
         self._tell(StartFailed(key, reason, self._clock.now()))
 
     def _tell(self, event: ProcessEvent) -> None:
+        if isinstance(event, Ended):
+            self._keeper.ended(event.key)
         try:
             self._report(event)
         except Exception:  # a fault in one report must not end the thread that watches all
