@@ -46,12 +46,12 @@ from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.thread import Engine
 from crond_py.engine.timekeeper import Timekeeper
-from crond_py.errors import CrontabError, LedgerCorruptError, PycronError
+from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import Inbox
 from crond_py.launch import Launchpad
-from crond_py.ledger.database import set_aside
+from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
-from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.ledger.opening import open_ledger
 from crond_py.logs import configure_logging
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
@@ -157,7 +157,9 @@ class Service:
         if self._options.pid_file is not None:
             # Under the lock: a second daemon must not replace the first one's file.
             stack.enter_context(PidFile(self._options.pid_file))
-        ledger = stack.enter_context(closing(open_ledger(places.ledger, self._clock)))
+        ledger = stack.enter_context(
+            closing(open_ledger(places.ledger, self._clock, keep_hold=lock.keep))
+        )
         become_subreaper()
         runner = ProcessRunner(self._engine.process_event, self._clock)
         runner.open()
@@ -177,7 +179,7 @@ class Service:
         stack.callback(server.stop)
         self._begin_watchdog()
 
-    def _build_core(self, ledger: SqliteLedger, runner: ProcessRunner) -> Core:
+    def _build_core(self, ledger: JournaledLedger, runner: ProcessRunner) -> Core:
         parts = Parts(
             timekeeper=Timekeeper(self._clock),
             timers=self._dispatcher,
@@ -365,24 +367,6 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{text}\n")
         return error.exit_code
     return 0
-
-
-def open_ledger(path: Path, clock: SystemClock) -> SqliteLedger:
-    """Open the ledger. One that is damaged is set aside, said loudly, and a fresh one begun.
-
-    Raises LedgerError where it cannot be used, and where a newer pycron wrote it.
-    """
-    try:
-        return SqliteLedger.open(path, now=clock.now())
-    except LedgerCorruptError as error:
-        if error.is_newer:
-            raise
-        aside = set_aside(path, clock.now())
-        log.critical(
-            "the ledger is damaged; it was set aside and a fresh one begun",
-            extra={"fields": {"reason": str(error), "set_aside_as": str(aside)}},
-        )
-        return SqliteLedger.open(path, now=clock.now())
 
 
 def _seconds(value: float | None) -> timedelta | None:

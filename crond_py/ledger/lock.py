@@ -59,6 +59,16 @@ class StateLock:
                 extra={"fields": {"file": self._file, "reason": error.strerror}},
             )
 
+    def keep(self, now: datetime) -> None:
+        """Take the lock anew where its file was deleted, with its directory perhaps.
+
+        Raises StateLockedError where another daemon was quicker, and LedgerError where the
+        directory cannot be made again.
+        """
+        if self._descriptor is None or not self._is_in_place(self._descriptor):
+            self.release()
+            self.acquire(now)
+
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two hold it. Idempotent."""
         if self._descriptor is not None:

@@ -1,20 +1,22 @@
-"""A ledger in memory, for tests and simulation: the real one's behaviour, and its bad days.
+"""A ledger in memory: the real one's behaviour, for tests and simulation with its bad days.
 
-It fails when it is told to, and crashes as a process or a machine does: what a real ledger would
-have lost is then gone. The conformance suite holds it to what the real one does.
+The real one has it for the time in which its file takes nothing. In tests it fails when it is
+told to, and crashes as a process or a machine does: what a real ledger would have lost is then
+gone. The conformance suite holds it to what the real one does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
-from crond_py.errors import LedgerError, UnknownNameError
-from crond_py.model import Attempt, Cursor, Run, State
+from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
+from crond_py.ledger.changes import changed, claimed, with_attempt
+from crond_py.model import Cursor, Run, State
 from crond_py.ports import Claim, Pruned, RunQuery, SetAttempt, SetCursor, SetRun, Write
 
 _ABSENT = object()
@@ -43,6 +45,42 @@ class MemoryLedger:
         self._is_closed = False
         self._failures: list[Exception] = []
         self.failing: Exception | None = None
+
+    @classmethod
+    def holding(
+        cls, identity: str, runs: Iterable[Run], cursors: Mapping[str, Cursor], last_id: int
+    ) -> Self:
+        """Return a ledger that has these; its next run is the one after ``last_id``."""
+        ledger = cls(identity)
+        for run in runs:
+            ledger.hold(run)
+        ledger._content.cursors.update(cursors)
+        ledger._content.last_id["runs"] = last_id
+        return ledger
+
+    def hold(self, run: Run) -> None:
+        """Have a run as it is; not a write, so it is never undone."""
+        self._content.runs[run.id] = run
+        self._content.occurrences[run.job, run.era, run.due] = run.id
+
+    def has(self, job: str, era: int, due: datetime) -> bool:
+        """Whether an occurrence has its run."""
+        return (job, era, due) in self._content.occurrences
+
+    @property
+    def last_id(self) -> int:
+        """The largest id that has been given, or used up by a refusal."""
+        return self._content.last_id.get("runs", 0)
+
+    def revert(self) -> None:
+        """Undo what was written since the last durable write."""
+        for undo in reversed(self._content.unsynced):
+            _undo(undo)
+        self._content.unsynced.clear()
+
+    def settle_on(self) -> None:
+        """Make durable what was written."""
+        self._content.unsynced.clear()
 
     # --- bad days -------------------------------------------------------------------------
 
@@ -187,21 +225,7 @@ class MemoryLedger:
     def _claim(self, claim: Claim, undo: _Undo) -> int | None:
         content = self._content
         run_id = content.last_id.get("runs", 0) + 1
-        run = Run(
-            id=run_id,
-            job=claim.job,
-            era=claim.era,
-            due=claim.due,
-            cause=claim.cause,
-            state=claim.state,
-            claimed_at=claim.claimed_at,
-            outcome=claim.outcome,
-            reason=claim.reason,
-            last_due=claim.last_due,
-            count=claim.count,
-            finished_at=None if claim.outcome is None else claim.claimed_at,
-            attempts=() if claim.attempt is None else (claim.attempt,),
-        )
+        run = claimed(run_id, claim)
         _check(run)
         _put(content.last_id, "runs", run_id, undo)  # a refused claim uses its id up, as in SQLite
         occurrence = (claim.job, claim.era, claim.due)
@@ -212,28 +236,18 @@ class MemoryLedger:
         return run_id
 
     def _set_run(self, write: SetRun, undo: _Undo) -> None:
-        run = replace(
-            self._known(write.run_id),
-            state=write.state,
-            outcome=write.outcome,
-            reason=write.reason,
-            finished_at=write.finished_at,
-            retry_at=write.retry_at,
-        )
+        run = changed(self._known(write.run_id), write)
         _check(run)
         _put(self._content.runs, run.id, run, undo)
 
     def _set_attempt(self, write: SetAttempt, undo: _Undo) -> None:
         run = self._known(write.run_id)
-        by_number: dict[int, Attempt] = {attempt.number: attempt for attempt in run.attempts}
-        by_number[write.attempt.number] = write.attempt
-        attempts = tuple(by_number[number] for number in sorted(by_number))
-        _put(self._content.runs, run.id, replace(run, attempts=attempts), undo)
+        _put(self._content.runs, run.id, with_attempt(run, write.attempt), undo)
 
     def _known(self, run_id: int) -> Run:
         run = self._content.runs.get(run_id)
         if run is None:
-            raise LedgerError(f"the ledger has no run {run_id}, so it cannot change")
+            raise LedgerRefusedError(f"the ledger has no run {run_id}, so it cannot change")
         return run
 
     def _commit(self, undo: _Undo, *, is_durable: bool) -> None:
@@ -261,16 +275,18 @@ def _check(run: Run) -> None:
     """Refuse what the tables of the real ledger refuse."""
     _check_text(run.job)
     if (run.state is State.DONE) is not (run.outcome is not None):
-        raise LedgerError(f"a run in state {run.state} with outcome {run.outcome} is none")
+        raise LedgerRefusedError(f"a run in state {run.state} with outcome {run.outcome} is none")
     if run.count < 1 or (run.last_due is not None and run.last_due < run.due):
-        raise LedgerError(f"a run of {run.count} occurrences from {run.due} to {run.last_due}")
+        raise LedgerRefusedError(
+            f"a run of {run.count} occurrences from {run.due} to {run.last_due}"
+        )
 
 
 def _check_text(*texts: str) -> None:
     try:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
-        raise LedgerError(f"no text that can be kept: {error}") from error
+        raise LedgerRefusedError(f"no text that can be kept: {error}") from error
 
 
 def _meets(query: RunQuery, run: Run) -> bool:

@@ -10,12 +10,12 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from crond_py.errors import LedgerError
+from crond_py.errors import LedgerError, LedgerRefusedError
 from crond_py.ledger.database import (
     connect,
     create_file,
@@ -29,18 +29,10 @@ from crond_py.ledger.database import (
     set_aside,
 )
 from crond_py.ledger.reader import Asking, open_reader
-from crond_py.ledger.records import (
-    Row,
-    attempt_row,
-    claim_row,
-    cursor_row,
-    from_text,
-    set_run_row,
-    to_text,
-    to_us,
-    to_us_or_none,
-)
-from crond_py.ports import Claim, Pruned, SetAttempt, SetCursor, SetRun, Write
+from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
+from crond_py.ledger.steps import Kind, Step, to_step
+from crond_py.model import Run
+from crond_py.ports import Claim, Pruned, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -66,9 +58,17 @@ class SqliteLedger(Asking):
         self._file = _identity_of(path)
 
     @classmethod
-    def open(cls, path: Path, *, busy_timeout: timedelta = BUSY_TIMEOUT, now: datetime) -> Self:
+    def open(
+        cls,
+        path: Path,
+        *,
+        busy_timeout: timedelta = BUSY_TIMEOUT,
+        now: datetime,
+        identity: str = "",
+    ) -> Self:
         """Open the ledger at ``path``, beginning or renewing it where need be.
 
+        One that is begun gets ``identity`` as its name, or a new one.
         Its directory must be there. Raises LedgerError where it cannot be opened now, and
         LedgerCorruptError where it is of another program or a newer pycron, or is damaged: a
         small one is looked through, and of any what every start asks for is asked.
@@ -78,7 +78,7 @@ class SqliteLedger(Asking):
         with in_words(path):
             connection = connect(path, "mode=rw", busy_timeout)
             try:
-                identity = _prepare(connection, path, now)
+                identity = _prepare(connection, path, now, identity or secrets.token_hex(4))
             except BaseException:
                 connection.close()
                 raise
@@ -106,27 +106,85 @@ class SqliteLedger(Asking):
         Raises LedgerError also where the file is no longer in its place: what was written to one
         that was deleted nobody would find again, and another daemon may have begun a new one.
         """
-        if _identity_of(self._path) != self._file:
-            message = (
-                f"the ledger {self._path} was deleted or replaced while pycron ran; "
-                "stop pycron, put the file back or start afresh"
-            )
-            raise LedgerError(message)
+        self._check_in_place()
         if not writes:
             return []
         ids: list[int | None] = []
         with self._transaction(is_synchronous=durable):
             for write in writes:
-                match write:
-                    case Claim():
-                        ids.append(self._claim(write))
-                    case SetRun():
-                        self._set_run(write)
-                    case SetAttempt():
-                        self._set_attempt(write)
-                    case SetCursor():
-                        self._execute("put_cursor", cursor_row(write.cursor))
+                run_id = self._take(to_step(write))
+                if isinstance(write, Claim):
+                    ids.append(run_id)
         return ids
+
+    def write_each(
+        self, steps: Sequence[Step], *, applied: int = 0, last_id: int = 0
+    ) -> list[int | LedgerRefusedError | None]:
+        """Write, durably and in order, all of the steps that can be; return one item for each.
+
+        The item is what became of it: the id of a claim's run, None (a claim whose occurrence is
+        there already, or no claim), or why it is refused. ``applied`` is the number of the last
+        record of the journal that is herewith written; no run gets an id up to ``last_id``.
+        """
+        self._check_in_place()
+        with self._transaction(is_synchronous=True):
+            taken = [self._take_alone(step) for step in steps]
+            self._execute("set_journal_applied", [applied])
+            self._execute("begin_ids", [])
+            self._execute("raise_last_id", [last_id])
+        return taken
+
+    def _check_in_place(self) -> None:
+        if not self.is_in_place:
+            message = (
+                f"the ledger {self._path} was deleted or replaced while pycron ran; "
+                "stop pycron, put the file back or start afresh"
+            )
+            raise LedgerError(message)
+
+    @property
+    def path(self) -> Path:
+        """Where it is, links followed."""
+        return self._path
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is the one that its path names."""
+        return _identity_of(self._path) == self._file
+
+    @property
+    def applied(self) -> int:
+        """The number of the journal's last record that is in this ledger."""
+        return int(self._rows(load_queries()["journal_applied"])[0][0])
+
+    @property
+    def last_id(self) -> int:
+        """The largest id that a run has ever been given."""
+        return int(self._rows(load_queries()["last_id"])[0][0] or 0)
+
+    def run_of(self, job: str, era: int, due: datetime) -> Run | None:
+        """Return the run of an occurrence."""
+        values = [to_text(job), to_us(due), era]
+        found = self._runs(load_queries()["run_of_occurrence"], "r.id", values)
+        return found[0] if found else None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is in it."""
+        ((pages,),), ((size,),) = self._rows("PRAGMA page_count"), self._rows("PRAGMA page_size")
+        return int(pages) * int(size)
+
+    def copy_to(self, path: Path) -> None:
+        """Make a copy at ``path``, also where the file itself was deleted."""
+        create_file(path)
+        with in_words(path), closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
+
+    def set_patience(self, busy_timeout: timedelta) -> None:
+        """Set how long another program is waited for that has the ledger locked."""
+        with in_words(self._path):
+            milliseconds = busy_timeout // timedelta(milliseconds=1)
+            self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
@@ -162,29 +220,52 @@ class SqliteLedger(Asking):
 
     # --- one write ------------------------------------------------------------------------
 
-    def _claim(self, claim: Claim) -> int | None:
-        entered = self._execute("insert_run", claim_row(claim))
+    def _take(self, step: Step) -> int | None:
+        """Do one step; return the id of a claim's run, or None where it is there already."""
+        match step.kind:
+            case Kind.CLAIM:
+                return self._claim(step)
+            case Kind.RUN:
+                if self._execute("update_run", step.row).rowcount == 0:
+                    raise self._no_such_run(step.row[-1])
+            case Kind.ATTEMPT:
+                self._put_attempt(step.row)
+            case Kind.CURSOR:
+                self._execute("put_cursor", step.row)
+        return None
+
+    def _take_alone(self, step: Step) -> int | LedgerRefusedError | None:
+        """Do one step; one that is refused leaves nothing behind."""
+        self._connection.execute("SAVEPOINT alone")
+        try:
+            with in_words(self._path):
+                result: int | LedgerRefusedError | None = self._take(step)
+        except (LedgerRefusedError, OverflowError) as error:
+            self._connection.execute("ROLLBACK TO alone")
+            result = LedgerRefusedError(str(error))
+        self._connection.execute("RELEASE alone")
+        return result
+
+    def _claim(self, step: Step) -> int | None:
+        entered = self._execute("insert_run", step.row)
         run_id = entered.lastrowid
         if entered.rowcount == 0 or run_id is None:
             return None
-        if claim.attempt is not None:
-            self._execute("put_attempt", attempt_row(run_id, claim.attempt))
+        if step.attempt is not None:
+            self._execute("put_attempt", (run_id, *step.attempt[1:]))
         return run_id
 
-    def _set_run(self, write: SetRun) -> None:
-        if self._execute("update_run", set_run_row(write)).rowcount == 0:
-            raise self._no_such_run(write.run_id)
-
-    def _set_attempt(self, write: SetAttempt) -> None:
+    def _put_attempt(self, row: Row) -> None:
         try:
-            self._execute("put_attempt", attempt_row(write.run_id, write.attempt))
+            self._execute("put_attempt", row)
         except sqlite3.IntegrityError as error:
-            if self._execute("has_run", [write.run_id]).fetchone() == (0,):
-                raise self._no_such_run(write.run_id) from error
+            if self._execute("has_run", [row[0]]).fetchone() == (0,):
+                raise self._no_such_run(row[0]) from error
             raise
 
-    def _no_such_run(self, run_id: int) -> LedgerError:
-        return LedgerError(f"the ledger {self._path} has no run {run_id}, so it cannot change")
+    def _no_such_run(self, run_id: int) -> LedgerRefusedError:
+        message = f"the ledger {self._path} has no run {run_id}, so it cannot change"
+        return LedgerRefusedError(message)
 
     def _to_prune(
         self, job: str, keep_runs: int | None, older_than: datetime | None, limit: int
@@ -234,7 +315,7 @@ class SqliteLedger(Asking):
                 raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, now: datetime) -> str:
+def _prepare(connection: sqlite3.Connection, path: Path, now: datetime, identity: str) -> str:
     """Make a connection ready to write, and the file a ledger; return its identity."""
     steps = load_migrations()
     schema_version(connection, path, steps[-1].number)  # before anything in the file is changed
@@ -251,9 +332,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, now: datetime) -> str:
     migrate(connection, path, steps)
     queries = load_queries()
     # It also shows whether the file can be written at all.
-    connection.execute(queries["insert_meta"], (secrets.token_hex(4), to_us(now)))
-    (identity,) = connection.execute(queries["identity"]).fetchone()
-    return str(identity)
+    connection.execute(queries["insert_meta"], (identity, to_us(now)))
+    (found,) = connection.execute(queries["identity"]).fetchone()
+    return str(found)
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:

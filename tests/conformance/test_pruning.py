@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from crond_py.model import Attempt, Outcome, State
 from crond_py.ports import Ledger, LedgerReader, Pruned, RunQuery, SetAttempt
+from tests.conformance.conftest import WORKING, Pair, open_pair
 from tests.support.ledgers import at, attempted, claim, enter, finish
+
+
+@pytest.fixture(params=WORKING)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Give a ledger and what reads it."""
+    with open_pair(request.param, tmp_path) as pair:
+        yield pair
 
 
 def _jobs_due(reader: LedgerReader, job: str = "a") -> list[float]:

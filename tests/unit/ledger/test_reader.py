@@ -15,6 +15,7 @@ import pytest
 from crond_py.errors import LedgerError
 from crond_py.ledger import reader as reader_module
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
+from crond_py.ledger.steps import to_step
 from crond_py.ports import RunQuery
 from tests.support.ledgers import T0, at, attempted, claim, enter
 from tests.unit.ledger.conftest import Open, OpenReader, StartProgram
@@ -64,7 +65,7 @@ def test_sees_nothing_unfinished(path: Path, open_ledger: Open, look: OpenReader
     ledger = open_ledger(path)
     reader = look(path)
     with ledger._transaction(is_synchronous=True):
-        ledger._claim(claim())
+        ledger._take(to_step(claim()))
         assert reader.runs(EVERYTHING) == []
     assert len(reader.runs(EVERYTHING)) == 1
 

@@ -1,0 +1,96 @@
+"""What a daemon must not lose with its ledger's file: cursors, open runs, the ids it has given.
+
+Kept in memory beside the file, as cheaply as can be: writes are put by, and made into runs only
+when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from crond_py.ledger.changes import changed, claimed, with_attempt
+from crond_py.model import Cursor, Run
+from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
+
+_LONG = 16  # writes about one run after which they are made into one
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is carried over into a ledger that is begun in another's place.
+
+    ``identity`` is empty where nobody knows it. ``applied`` is the number of the journal's last
+    record that is in it.
+    """
+
+    identity: str
+    cursors: Mapping[str, Cursor]
+    open_runs: Sequence[Run]
+    last_id: int
+    applied: int
+
+
+class Known:
+    """Follows what is written to a ledger."""
+
+    def __init__(
+        self, cursors: Mapping[str, Cursor], open_runs: Iterable[Run], last_id: int
+    ) -> None:
+        self.cursors = dict(cursors)
+        self.last_id = last_id
+        self._open: dict[int, list[Run | Write]] = {run.id: [run] for run in open_runs}
+
+    def take(self, writes: Iterable[Write], ids: Iterable[int | None]) -> None:
+        """Note what the ledger has taken; ``ids`` are those of the claims among it."""
+        ids = iter(ids)
+        for write in writes:
+            match write:
+                case SetRun() if write.outcome is not None:
+                    self._open.pop(write.run_id, None)
+                case SetRun() | SetAttempt():
+                    self._note(write.run_id, write)
+                case Claim():
+                    self._claim(write, next(ids))
+                case SetCursor(cursor):
+                    self.cursors[cursor.job] = cursor
+
+    def _claim(self, claim: Claim, run_id: int | None) -> None:
+        if run_id is None:  # one that is refused uses its id up
+            self.last_id += 1
+            return
+        self.last_id = run_id
+        if claim.outcome is None:
+            self._open[run_id] = [claim]
+
+    def _note(self, run_id: int, write: Write) -> None:
+        story = self._open.get(run_id)
+        if story is None:
+            return
+        story.append(write)
+        if len(story) > _LONG:
+            story[:] = [_told(run_id, story)]
+
+    def open_runs(self) -> list[Run]:
+        """Return every run without an outcome, as it stands, oldest claim first."""
+        return [_told(run_id, story) for run_id, story in sorted(self._open.items())]
+
+
+def _told(run_id: int, story: Sequence[Run | Write]) -> Run:
+    """Return the run that a row of writes makes."""
+    begin = story[0]
+    if isinstance(begin, Claim):
+        run = claimed(run_id, begin)
+    else:
+        assert isinstance(begin, Run)  # noqa: S101 - nothing else begins a story
+        run = begin
+    for write in story[1:]:
+        match write:
+            case SetRun():
+                run = changed(run, write)
+            case SetAttempt(_, attempt):
+                run = with_attempt(run, attempt)
+            case _:
+                message = f"not about a run that is there: {write!r}"
+                raise TypeError(message)
+    return run

@@ -1,0 +1,134 @@
+"""Opens the daemon's ledger: the file, what the journal has for it, and another one for a damaged.
+
+Not responsible for what happens later. Nothing is recovered by the engine before this has ended,
+so it sees all that an earlier daemon had written, wherever that was.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.ledger.journal import Journal, Record
+from crond_py.ledger.journaled import JournaledLedger, tell_damage, tell_results
+from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
+from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.ledger.steps import Step, unpack
+from crond_py.ports import Clock
+
+log = logging.getLogger("pycron.ledger")
+
+START_PATIENCE = timedelta(seconds=5)
+"""How long a start waits for another program that has the ledger locked."""
+
+_AT_ONCE = 5000
+
+
+def open_ledger(
+    path: Path, clock: Clock, *, keep_hold: Callable[[datetime], None] = lambda _now: None
+) -> JournaledLedger:
+    """Open the ledger at ``path`` for a daemon that holds the lock of its directory.
+
+    One that is damaged is set aside, said loudly, and another begun with what can be read of it.
+    ``keep_hold`` is that of ``JournaledLedger``. Raises LedgerError where it cannot be used now,
+    and where a newer pycron wrote it.
+    """
+    path = Path(os.path.realpath(path))  # what is beside it is beside the file itself
+    finish_begun(path)
+    journal, troubles = _open_journal(journal_file(path))
+    try:
+        records = list(journal.records()) if journal is not None else []
+        file = _open_file(path, clock, journal, records, troubles)
+        try:
+            _take_over(journal, records, file, clock)
+            return JournaledLedger(file, journal, clock, keep_hold=keep_hold, troubles=troubles)
+        except BaseException:
+            file.close()
+            raise
+    except BaseException:
+        if journal is not None:
+            journal.close()
+        raise
+
+
+def journal_file(path: Path) -> Path:
+    """Return where the journal of the ledger at ``path`` is."""
+    return path.with_name(f"{path.stem}.journal")
+
+
+def _open_journal(path: Path) -> tuple[Journal | None, list[str]]:
+    """Open the journal; without one the daemon works, but waits while the ledger takes nothing."""
+    try:
+        return Journal.open(path), []
+    except LedgerError as error:
+        log.warning("there is no journal beside the ledger", extra=_fields(reason=str(error)))
+        return None, [f"{error}; runs will wait while the ledger cannot be written"]
+
+
+def _open_file(
+    path: Path,
+    clock: Clock,
+    journal: Journal | None,
+    records: list[Record],
+    troubles: list[str],
+) -> SqliteLedger:
+    now = clock.now()
+    try:
+        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now)
+    except LedgerCorruptError as error:
+        if error.is_newer:
+            raise
+        remains = salvage(path)
+        if not remains.identity and journal is not None and records:
+            # The journal's runs have the latest numbers, and it knows whose they are.
+            applied = records[0].number - 1
+            remains = replace(remains, identity=journal.identity, applied=applied)
+        aside = begin_in_place(path, remains, now)
+        troubles.append(tell_damage(error, aside, now))
+        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now)
+
+
+def _take_over(
+    journal: Journal | None, records: list[Record], file: SqliteLedger, clock: Clock
+) -> None:
+    """Copy to the ledger what an earlier daemon could not; then the journal is as good as empty."""
+    if journal is None:
+        return
+    applied = file.applied
+    pending = [record for record in records if record.number > applied]
+    if pending and journal.identity != file.identity:
+        aside = journal.set_aside(clock.now())
+        log.error(
+            "the journal belongs to another ledger; it was set aside",
+            extra=_fields(set_aside_as=str(aside), records=len(pending)),
+        )
+    elif pending:
+        _copy(pending, file)
+        log.warning(
+            "what an earlier pycron kept in the journal is in the ledger now",
+            extra=_fields(records=len(pending)),
+        )
+    journal.clear()
+    try:
+        journal.begin(file.identity)
+    except LedgerError as error:
+        log.warning("the journal has no room of its own", extra=_fields(reason=str(error)))
+
+
+def _copy(pending: list[Record], file: SqliteLedger) -> None:
+    steps: list[Step] = []
+    for record in pending:
+        steps += unpack(record.content)
+        if len(steps) >= _AT_ONCE or record is pending[-1]:
+            tell_results(steps, file.write_each(steps, applied=record.number))
+            steps = []
+
+
+def _fields(**values: object) -> dict[str, Any]:
+    return {"fields": values}
