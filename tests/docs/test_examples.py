@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, KEEP_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.schema import SCHEMA_FILE
+from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
 from crond_py.model import EveryMode, Missed, Overlap
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,11 +71,14 @@ def test_the_annotated_example_shows_every_key() -> None:
     document = tomllib.loads(text)
     jobs = list(document["jobs"].values())
     shown = {*document, *(key for job in jobs for key in job)}
-    shown |= {key for job in [*jobs, document["defaults"]] for key in keys_of(job, "retry", "keep")}
+    tables = ("retry", "limits", "keep")
+    shown |= {key for job in [*jobs, document["defaults"]] for key in keys_of(job, *tables)}
     shown |= {f"pools.{key}" for pool in document["pools"].values() for key in pool}
     wanted = {key.name for key in FILE_KEYS.values() if key.is_supported}
     wanted |= {key.name for key in JOB_KEYS.values() if key.is_supported}
-    for name, table in (("retry", RETRY_KEYS), ("keep", KEEP_KEYS), ("pools", POOL_KEYS)):
+    for name, table in (
+        ("retry", RETRY_KEYS), ("limits", LIMITS_KEYS), ("keep", KEEP_KEYS), ("pools", POOL_KEYS)
+    ):  # fmt: skip
         wanted |= {f"{name}.{key}" for key in table}
     assert shown == wanted
 

@@ -15,7 +15,8 @@ from typer.main import get_command
 from crond_py.cli import app
 from crond_py.crontab import load_crontab
 from crond_py.crontab.fields import Key
-from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, KEEP_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
+from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
 from crond_py.schedule import format_duration
 from crond_py.schedule.expression import NAMED
 
@@ -88,13 +89,15 @@ JOB = "".join(
     FORMAT[heading]
     for heading in (
         "When it is due", "What it runs", "When an earlier run is still active",
-        "When nothing could start it", "How long, and what if it fails", "What is kept",
+        "When nothing could start it", "When the daemon is stopped",
+        "How long, and what if it fails", "What is kept",
     )
 )  # fmt: skip
 TABLES = [
     pytest.param(FORMAT["THE FILE"], FILE_KEYS, id="file"),
     pytest.param(FORMAT["A POOL"], POOL_KEYS, id="pool"),
     pytest.param(JOB, JOB_KEYS, id="job"),
+    pytest.param(FORMAT["LIMITS"], LIMITS_KEYS, id="limits"),
     pytest.param(FORMAT["A RETRY"], RETRY_KEYS, id="retry"),
     pytest.param(FORMAT["WHAT TO KEEP"], KEEP_KEYS, id="keep"),
 ]
@@ -132,6 +135,8 @@ def test_every_default_is_told(text: str, keys: dict[str, Key]) -> None:
         default = keys[name].default
         if name == "umask":
             default = f"0{default:o}"
+        if name == "output_limit":
+            default = f"{default // 1024**2}M"
         if default is None or default in ("", (), {}):
             assert found is None, name
         else:
