@@ -17,6 +17,7 @@ from crond_py.crontab.process_values import AbsolutePath, Command, Environment, 
 from crond_py.crontab.setup_values import Files, Login, OrNone, Stdin
 from crond_py.crontab.sizes import Size
 from crond_py.crontab.tables import (
+    GROUP_KEYS,
     KEEP_KEYS,
     LIMITS_KEYS,
     POOL_KEYS,
@@ -188,6 +189,11 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job(
         "priority", Integer(-1_000_000, 1_000_000), "Who goes first of those that wait: the higher."
     ),
+    _job(
+        "group",
+        Name(),
+        "Whose share of the slots the job's runs count to; without it, a share of the job's own.",
+    ),
     _job("env", Environment(), "Environment variables, as written; they go over those of [env]."),
     _job("cwd", AbsolutePath(), "The working directory; without it, the home directory."),
     _job("shell", AbsolutePath(is_program=True), "The shell that runs a command that is text."),
@@ -218,8 +224,8 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job(
         "output",
         Choice(OutputMode),
-        "Where output goes: into each run's own file; besides that as a stream to the standard"
-        " output of the daemon, or to the journal; or nowhere (discard).",
+        "Where output goes: into each run's own file; besides that, line by line, to the daemon's"
+        " own output (stream) or the journal of systemd; or nowhere (discard).",
     ),
     _job(
         "output_limit",
@@ -234,10 +240,7 @@ _SUPPORTED_JOB_KEYS: Final = (
     ),
 )
 
-_LATER_JOB_KEYS: Final = (
-    Key("group", NOT_YET, "Whose share of the slots the job's runs count to."),
-    Key("notify", NOT_YET, "Who is told of the outcome."),
-)
+_LATER_JOB_KEYS: Final = (Key("notify", NOT_YET, "Who is told of the outcome."),)
 
 JOB_KEYS: Final = by_name((*SCHEDULE_KEYS.values(), *_SUPPORTED_JOB_KEYS, *_LATER_JOB_KEYS))
 
@@ -263,7 +266,7 @@ FILE_KEYS: Final = by_name(
             "Bounded sets of worker slots.",
         ),
         Key("jobs", Named(Fields(JOB_KEYS, required=("command",))), "The jobs."),
-        Key("groups", NOT_YET, "Shares of the slots."),
+        Key("groups", Named(Fields(GROUP_KEYS)), "Groups of jobs and their shares of the slots."),
         Key("notify", NOT_YET, "Whom to tell of outcomes, and how."),
         *(
             replace(

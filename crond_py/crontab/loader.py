@@ -18,13 +18,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
 from crond_py.crontab.fields import NAME, read_fields
-from crond_py.crontab.jobs import JobReader, Scope, check_pool, check_umask
+from crond_py.crontab.jobs import JobReader, Scope, check_group, check_pool, check_umask
 from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
-from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
+from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool
 from crond_py.crontab.source import Table, read_table
 from crond_py.crontab.values import is_name, not_the
 from crond_py.errors import CrontabError
@@ -63,6 +64,7 @@ class _Loader:
         self._reports: list[FileReport] = []
         self._documents: list[_Document] = []
         self._pools: dict[str, Pool] = {DEFAULT_POOL: Pool(DEFAULT_POOL)}
+        self._groups: dict[str, Group] = {}
         self._owners: dict[KeyPath, FileReport] = {}
         self._has_entries = False
 
@@ -72,7 +74,7 @@ class _Loader:
         drop_ins = [self._open(file) for file in self._drop_ins(main.report)]
         self._documents = [main, *drop_ins]
         for document in self._documents:
-            self._read_pools(document)
+            self._read_shares(document)
         main.scope = self._scope(main, Scope())
         for document in drop_ins:
             document.scope = self._scope(document, main.scope)
@@ -82,7 +84,12 @@ class _Loader:
         if faults:
             raise CrontabError(faults)
         files = tuple(document.report.path for document in self._documents)
-        return Crontab(MappingProxyType(jobs), MappingProxyType(self._pools), files)
+        return Crontab(
+            MappingProxyType(jobs),
+            MappingProxyType(self._pools),
+            files,
+            MappingProxyType(self._groups),
+        )
 
     def _report(self, path: Path) -> FileReport:
         self._reports.append(FileReport(path))
@@ -115,19 +122,27 @@ class _Loader:
         is_complete = all(document.table is not None for document in self._documents)
         return self._pools.keys() if is_complete else None
 
-    def _read_pools(self, document: _Document) -> None:
-        """Take up the pools of a file."""
-        tables = (document.table or {}).get("pools", {})
+    def _read_shares(self, document: _Document) -> None:
+        """Take up the pools and groups of a file."""
+        for name, values in self._named("pools", document):
+            self._pools[name] = Pool(name, values.get("workers"))
+        for name, values in self._named("groups", document):
+            self._groups[name] = Group(name, **values)
+
+    def _named(self, key: str, document: _Document) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the tables below a key of a file that have a name, used once."""
+        tables = (document.table or {}).get(key, {})
         try:
-            pools = FILE_KEYS["pools"].kind.read(tables)
+            named = FILE_KEYS[key].kind.read(tables)
         except Refused as refused:
-            document.report.add_refused(("pools",), refused)
-            pools = (
+            document.report.add_refused((key,), refused)
+            # What is named is there all the same, for those that refer to it.
+            named = (
                 {name: {} for name in tables if is_name(name)} if isinstance(tables, dict) else {}
             )
-        for name, values in pools.items():
-            if self._is_new(("pools", name), document.report):
-                self._pools[name] = Pool(name, values.get("workers"))
+        for name, values in named.items():
+            if self._is_new((key, name), document.report):
+                yield name, values
 
     def _is_new(self, path: KeyPath, report: FileReport) -> bool:
         """Tell whether a name is used for the first time; a second time is a fault."""
@@ -143,7 +158,9 @@ class _Loader:
         """Return what the jobs of a file have without saying it themselves."""
         report, table = document.report, document.table or {}
         rest = {
-            key: value for key, value in table.items() if key not in ("pools", "jobs", "defaults")
+            key: value
+            for key, value in table.items()
+            if key not in ("pools", "groups", "jobs", "defaults")
         }
         top = read_fields(rest, FILE_KEYS, report.add_refused)
         defaults = table.get("defaults", {})
@@ -156,13 +173,14 @@ class _Loader:
 
         values = read_fields(defaults, DEFAULTS_KEYS, refuse)
         check_pool(values.get("pool"), self._known_pools(), refuse)
+        check_group(values.get("group"), self._groups, refuse)
         if "umask" in values:
             check_umask(defaults, report, ("defaults",))
         return outer.within(top.get("timezone"), top.get("env", {}), values, refuse)
 
     def _read_jobs(self) -> dict[str, Job]:
         """Return the jobs of all files that have no fault."""
-        reader = JobReader(self._known_pools(), self._host)
+        reader = JobReader(self._known_pools(), self._groups, self._host)
         jobs: dict[str, Job] = {}
         for document in self._documents:
             report = document.report

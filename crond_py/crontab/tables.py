@@ -1,4 +1,4 @@
-"""The keys of the small tables that a crontab has: retries, limits, what to keep, pools.
+"""The keys of the small tables of a crontab: retries, limits, what to keep, pools, groups.
 
 What a default is and how the tables go together is in ``keys`` and ``jobs``.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from crond_py.crontab.faults import Refused
 from crond_py.crontab.fields import Fields, Key, by_name
-from crond_py.crontab.model import Job
+from crond_py.crontab.model import Group, Job
 from crond_py.crontab.setup_values import OrNone
 from crond_py.crontab.sizes import Size
 from crond_py.crontab.values import Duration, Factor, Integer, Kind
@@ -133,6 +133,22 @@ class Keep(Fields):
             "keep_bytes": bounds.get("bytes"),
         }
 
+
+GROUP_KEYS: Final = by_name(
+    (
+        Key(
+            "weight",
+            Factor(0.001, 1_000_000),
+            "How large the group's share of the slots is beside those of other groups.",
+            Group("").weight,
+        ),
+        Key(
+            "max_running",
+            Integer(1, 100_000),
+            "How many runs of the group's jobs go on at most, in all pools together.",
+        ),
+    )
+)
 
 POOL_KEYS: Final = by_name(
     (Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),)

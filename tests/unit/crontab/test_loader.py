@@ -15,6 +15,7 @@ from crond_py.crontab.model import (
     AtTrigger,
     CronTrigger,
     EveryTrigger,
+    Group,
     Job,
     Pool,
     StartupTrigger,
@@ -54,6 +55,10 @@ def test_a_job_of_three_lines_has_the_defaults_of_the_model(crontab: Path) -> No
 def test_every_key(crontab: Path) -> None:
     """Each key reaches its field of the model, in the type of the model."""
     text = """
+[groups.night]
+weight = 2.5
+max_running = 3
+[groups.plain]
 [pools.batch]
 workers = 2
 [jobs.a]
@@ -95,6 +100,7 @@ keep = { runs = 5, days = 1.5, bytes = "1G" }
 retry_on = [75, "timeout", "signal", "start"]
 on_stop = "leave"
 leftovers = "kill"
+group = "night"
 [jobs.a.limits]
 address_space = "2G"
 cpu = "90s"
@@ -129,6 +135,7 @@ core = "0"
         success_codes=frozenset({0, 3}),
         pool="batch",
         priority=-5,
+        group="night",
         env=MappingProxyType({"A": "$x \"'=\n", "B": ""}),
         cwd="/srv",
         shell="/bin/bash",
@@ -158,6 +165,7 @@ core = "0"
     assert loaded.jobs["a"] == expected
     assert loaded.jobs["a"].source == f"{crontab}:4"
     assert loaded.pools == {"default": Pool("default"), "batch": Pool("batch", 2)}
+    assert loaded.groups == {"night": Group("night", 2.5, 3), "plain": Group("plain", 1.0, None)}
     assert loaded.files == (crontab,)
 
 

@@ -119,7 +119,7 @@ BAD = [
     JOB + 'limits = { memory = "1G" }\n',
     JOB + 'retry_on = ["failed"]\n',
     JOB + "retry_on = []\n",
-    JOB + 'group = "g"\n',
+    JOB + 'notify = ["g"]\n',
     JOB + "env = { A = 1 }\n",
     JOB + 'env = { "A=B" = "1" }\n',
     JOB + 'env = { PYCRON_JOB = "1" }\n',
