@@ -163,7 +163,7 @@ core = "0"
     )
     loaded = load(crontab, text)
     assert loaded.jobs["a"] == expected
-    assert loaded.jobs["a"].source == f"{crontab}:4"
+    assert loaded.jobs["a"].source == f"{crontab}:8"
     assert loaded.pools == {"default": Pool("default"), "batch": Pool("batch", 2)}
     assert loaded.groups == {"night": Group("night", 2.5, 3), "plain": Group("plain", 1.0, None)}
     assert loaded.files == (crontab,)
