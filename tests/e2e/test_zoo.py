@@ -1,0 +1,302 @@
+"""Commands that do what no command should: each ends as it should, and harms nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.daemon import PATIENCE_S, PROGRAMS, Bell, Daemon, Event, Gate, assert_accounted
+from tests.support.daemon import processes_with as alive
+
+MOST_MEMORY_KIB = 64 * 1024
+"""What the daemon may ever have had in memory, whatever its jobs do."""
+
+# A good neighbour; being late is not at issue, being there is.
+TICK = """
+[jobs.tick]
+schedule = "* * * * * *"
+command = ["true"]
+overlap = "allow"
+missed = "all"
+"""
+
+
+@pytest.fixture
+def mark() -> str:
+    """Give a number of seconds, to sleep for, that nobody else on the machine has."""
+    return f"900{secrets.randbelow(10**9):09}"
+
+
+def _animal(name: str, *lines: str, mark: str = "") -> str:
+    """Return a job that is one of the programs of ``programs/zoo.py``."""
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(PROGRAMS / "zoo.py"),
+        name,
+        *([mark] if mark else []),
+    ]
+    return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
+
+
+def _shell(name: str, command: str, *lines: str) -> str:
+    return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
+
+
+def _most_memory_kib(pid: int) -> int:
+    """Return the most memory that a process has ever had; see proc(5)."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    (line,) = [line for line in status if line.startswith("VmHWM:")]
+    return int(line.split()[1])
+
+
+def _assert_small(daemon: Daemon) -> None:
+    assert _most_memory_kib(daemon.pid) < MOST_MEMORY_KIB
+
+
+# --- ended before their end ----------------------------------------------------------------------
+
+CLINGING = ["setsid", "double_fork", "without_a_name", "deaf", "herd", "stopped"]
+
+
+@pytest.mark.parametrize("animal", CLINGING)
+def test_timeout(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
+    """When a run has timed out, nothing of it is left, wherever it has hidden (P6)."""
+    lines = ("startup = true", 'timeout = "2s"', 'kill_after = "300ms"')
+    log = daemon.start(_animal(animal, *lines, mark=mark))
+    assert bell.wait() == "here"
+    assert alive(mark)
+    log.wait("run timed out", job=animal)
+    assert alive(mark) == []
+    (row,) = daemon.history()
+    assert (row["outcome"], row["reason"]) == ("timed_out", "timed out after 2s")
+    _assert_small(daemon)
+
+
+@pytest.mark.parametrize("animal", CLINGING)
+def test_cancel(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
+    """When cancel says that all processes have ended, they have (P6)."""
+    lines = ('schedule = "@yearly"', 'kill_after = "300ms"')
+    daemon.start(_animal(animal, *lines, mark=mark))
+    run = daemon.cli("trigger", animal).stdout.strip()
+    assert bell.wait() == "here"
+    assert alive(mark)
+    said = daemon.cli("cancel", animal).stdout
+    assert alive(mark) == []
+    assert said == f"run {run} of {animal}: cancelled, all its processes have ended\n"
+
+
+@pytest.mark.parametrize("animal", ["double_fork", "without_a_name", "deaf", "herd"])
+def test_stop(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
+    """A daemon that was told to end its jobs leaves nothing of them behind (P6, P1)."""
+    lines = ("startup = true", 'kill_after = "300ms"')
+    daemon.start(_animal(animal, *lines, mark=mark))
+    assert bell.wait() == "here"
+    daemon.cli("stop", "--now")
+    assert daemon.wait_exit() == 0
+    assert alive(mark) == []
+    assert [row["outcome"] for row in daemon.history()] == ["cancelled"]
+
+
+@pytest.mark.parametrize("animal", ["setsid", "double_fork", "deaf", "herd"])
+def test_timeout_after_a_crash(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
+    """A daemon that did not start the tree ends it all the same (P5, P6)."""
+    lines = ('startup = "boot"', 'timeout = "3s"', 'kill_after = "300ms"')
+    daemon.start(_animal(animal, *lines, mark=mark))
+    assert bell.wait() == "here"
+    daemon.kill()
+    assert alive(mark)
+    log = daemon.start()
+    log.wait("run timed out", job=animal)
+    assert alive(mark) == []
+    assert [row["outcome"] for row in daemon.history()] == ["timed_out"]
+
+
+# --- what ends by itself ----------------------------------------------------------------------
+
+
+class Ending(NamedTuple):
+    """A command of the shell, and what is to be recorded of it."""
+
+    name: str
+    command: str
+    outcome: str
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+ENDINGS = [
+    Ending("kills-its-group", "sleep 1000 & kill -KILL 0", "failed", signal=9),
+    Ending("terminates-its-group", "sleep 1000 & kill -TERM 0; wait", "failed", signal=15),
+    Ending("terminates-all-it-may", "kill -TERM -$$; sleep 1000", "failed", signal=15),
+    Ending("reads-input", "cat; echo read", "succeeded", 0),
+    Ending("needs-input", "read line", "failed", 1),
+    Ending("wants-a-terminal", "exec < /dev/tty", "failed", 2),
+    Ending("closed-output", "exec >&- 2>&-; sleep 0; exit 5", "failed", 5),
+    Ending("writes-to-closed-output", "exec >&-; echo x 2> /dev/null || exit 6", "failed", 6),
+    Ending("closes-all", "exec <&- >&- 2>&-; exec sleep 0", "succeeded", 0),
+    Ending("goes-to-a-session", 'exec setsid --fork --wait sh -c "exit 9"', "failed", 9),
+    Ending("dumps", "ulimit -c 0; kill -SEGV $$", "failed", signal=11),
+    Ending("hangs-up", "kill -HUP $$", "failed", signal=1),
+    Ending("breaks-its-pipe", "kill -PIPE $$", "failed", signal=13),
+    Ending("large-status", "exit 255", "failed", 255),
+    Ending("changes-directory", 'mkdir gone; cd gone; rmdir "$PWD"; true', "succeeded", 0),
+]  # fmt: skip
+
+
+def test_what_ends_by_itself(daemon: Daemon) -> None:
+    """Each is recorded with the exit status or the signal that it had, beside all the others."""
+    daemon.start("\n".join(_shell(e.name, e.command, "startup = true") for e in ENDINGS))
+    daemon.log.wait("run ", count=2 * len(ENDINGS))
+    daemon.stop()
+    rows = {row["job"]: row for row in daemon.history()}
+    recorded = [
+        (name, rows[name]["outcome"], attempt["exit_code"], attempt["signal"])
+        for name in (ending.name for ending in ENDINGS)
+        for attempt in rows[name]["attempts"]
+    ]
+    assert recorded == [(e.name, e.outcome, e.exit_code, e.signal) for e in ENDINGS]
+
+
+def test_group_is_ended(daemon: Daemon, mark: str) -> None:
+    """A job that ends its own process group ends nobody else's, the daemon included."""
+    log = daemon.start(_animal("kills_its_group", 'every = "1s"', mark=mark) + TICK)
+    failed = log.wait("run failed", job="kills_its_group", count=2)
+    assert failed["reason"] == "ended by signal 9"
+    log.wait("run succeeded", job="tick", count=2)
+    daemon.stop()
+    assert alive(mark) == []
+    assert {row["outcome"] for row in daemon.history("tick")} == {"succeeded"}
+
+
+def test_grandchild_holds_the_output(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """A run ends with its command; what it left behind can still write, and stops nothing (P4)."""
+    daemon.start(_animal("leaves_a_writer", 'schedule = "@yearly"', mark="1"))
+    said = daemon.cli("trigger", "leaves_a_writer", "--wait").stdout
+    assert " succeeded after " in said
+    assert bell.wait() == "here"
+    output = _output(daemon, "leaves_a_writer")
+    assert output.read_text() == "first words\n"
+    (writer,) = [pid for pid in alive("late words") if os.getpgid(pid) != os.getpgrp()]
+    pidfd = os.pidfd_open(writer)
+    gate.open()
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    assert poll.poll(PATIENCE_S * 1000)
+    os.close(pidfd)
+    assert output.read_text() == "first words\nlate words\n"
+    daemon.stop()
+
+
+def _output(daemon: Daemon, job: str) -> Path:
+    """Return the file with the output of a job's only run."""
+    (path,) = (daemon.state / "output" / job).iterdir()
+    return path
+
+
+def test_ugly_output(daemon: Daemon) -> None:
+    """What is no text is stored byte for byte, and shown so that no terminal obeys it (P9)."""
+    daemon.start(_animal("ugly", 'schedule = "@yearly"'))
+    daemon.cli("trigger", "ugly", "--wait")
+    stored = _output(daemon, "ugly").read_bytes()
+    assert (
+        stored
+        == b"\xff\xfe\x00NUL\x00 \x1b]0;title\x07\x1b[2J\x1b[31mred \xe2\x82 \r\x08\x7f end\n"
+    )
+    shown = daemon.cli("logs", "ugly").stdout
+    assert shown.rstrip("\n").endswith("end")
+    assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+# --- the environment -------------------------------------------------------------------------
+
+
+def test_large_value(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """A variable of a hundred kilobytes arrives whole, and hides no run from a restart (P5)."""
+    log = daemon.start(f"""
+    [jobs.large]
+    startup = "boot"
+    command = 'echo ${{#LARGE}} > bell; read x < gate'
+    env = {{ LARGE = "{"v" * 100_000}" }}
+    """)
+    run = log.wait("run started", job="large")["run"]
+    assert bell.wait() == "100000"
+    daemon.kill()
+    log = daemon.start()
+    assert log.wait("run of an earlier pycron: adopt")["run"] == run
+    gate.open()
+    log.wait(("run succeeded", "run lost"), run=run)
+
+
+def test_value_that_is_too_large(daemon: Daemon) -> None:
+    """A variable that no process can be given is refused with the crontab (P7)."""
+    huge = "v" * 200_000
+    daemon.write(f'[jobs.huge]\nevery = "1s"\ncommand = "true"\nenv = {{ HUGE = "{huge}" }}\n')
+    (line,) = daemon.cli("check", check=78).stderr.splitlines()
+    assert "jobs.huge.env.HUGE" in line
+    assert len(line) < 300
+
+
+def test_environment_that_is_too_large(daemon: Daemon) -> None:
+    """What is too much only as a whole is told as the cause, and harms nobody else (P8)."""
+    value = "v" * 100_000
+    env = ", ".join(f'V{number} = "{value}"' for number in range(70))
+    log = daemon.start(f'[jobs.huge]\nstartup = true\ncommand = "true"\nenv = {{ {env} }}\n{TICK}')
+    failed = log.wait("run failed", job="huge")
+    assert "E2BIG" in failed["reason"]
+    assert len(failed["reason"]) < 300
+    log.wait("run succeeded", job="tick")
+
+
+# --- loud, beside a good neighbour -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("animal", ["one_line", "many_lines"])
+def test_loud(daemon: Daemon, animal: str) -> None:
+    """A gigabyte in one line, or very many lines: the run succeeds, the daemon stays small (P4)."""
+    log = daemon.start(_animal(animal, "startup = true", 'output_limit = "1M"') + TICK)
+    log.wait("run succeeded", job=animal)
+    log.wait("run succeeded", job="tick", count=2)
+    _assert_small(daemon)
+    daemon.stop()
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    assert {row["outcome"] for row in rows} == {"succeeded"}
+    (row,) = daemon.history(animal)
+    assert row["outcome"] == "succeeded"
+
+
+def test_neighbour_of_all(daemon: Daemon, bell: Bell, mark: str) -> None:
+    """While the loud and the clinging ones go on, a job beside them runs for each second (P4)."""
+    clinging = "\n".join(_animal(a, 'schedule = "@yearly"', mark=mark) for a in CLINGING)
+    loud = _animal("endless_lines", 'schedule = "@yearly"', 'output_limit = "100K"')
+    log = daemon.start(clinging + loud + TICK)
+    names = [*CLINGING, "endless_lines"]
+    for name in names:
+        daemon.cli("trigger", name)
+        assert bell.wait() == "here"
+    since = len(log.events)
+    log.wait("run succeeded", job="tick", count=4, since=since)
+    assert _active(daemon.status()) >= set(names)
+    _assert_small(daemon)
+    daemon.cli("stop", "--now")
+    assert daemon.wait_exit() == 0
+    assert alive(mark) == []
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    assert {row["outcome"] for row in rows} <= {"succeeded", "cancelled"}
+    outcomes = {row["job"]: row["outcome"] for row in daemon.history() if row["job"] != "tick"}
+    assert outcomes == dict.fromkeys(names, "cancelled")
+
+
+def _active(status: Event) -> set[str]:
+    return {active["job"] for active in status["active"]}
