@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crond_py.ports import AttemptKey
@@ -33,8 +33,9 @@ from crond_py.runner.proctree import Process, Snapshot
 class Orphan:
     """A living process that became our child.
 
-    ``suspects`` are the runs it may belong to, as of when it was met; ``key`` is the one it does
-    belong to, None while nobody knows. ``is_watched``: somebody will tell when it ends.
+    ``suspects`` are the runs it may belong to, as of when it was met, with what is known of those
+    until it is judged; ``key`` is the one it does belong to, None while nobody knows.
+    ``is_watched``: somebody will tell when it ends.
     """
 
     pid: int
@@ -55,15 +56,15 @@ class Orphans:
         self._children = children
         self._lock = threading.Lock()
         self._next_token = 0
-        self._starts: set[int] = set()
+        self._starts: dict[int, AttemptKey] = {}
         self._undecided: dict[int, set[int]] = {}
         self._living: dict[int, Orphan] = {}
 
-    def start_begins(self) -> int:
+    def start_begins(self, key: AttemptKey) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
         with self._lock:
             self._next_token += 1
-            self._starts.add(self._next_token)
+            self._starts[self._next_token] = key
             return self._next_token
 
     def start_is_over(self, token: int) -> bool:
@@ -72,7 +73,7 @@ class Orphans:
         Returns whether there should be a look now, because some child waits for a verdict.
         """
         with self._lock:
-            self._starts.discard(token)
+            self._starts.pop(token, None)
             return bool(self._undecided)
 
     def look(self, snapshot: Snapshot | None = None) -> list[Orphan]:
@@ -110,7 +111,7 @@ class Orphans:
         table = list(self._children())
         own = {child.pid for child in table if child.is_own}
         self._undecided = {
-            pid: self._undecided.get(pid, self._starts) & self._starts
+            pid: self._undecided.get(pid, set(self._starts)) & self._starts.keys()
             for pid in pids
             if pid not in own and pid not in self._living
         }
@@ -127,6 +128,7 @@ class Orphans:
                 found[orphan.key] = None
             else:
                 found.update(orphan.suspects)
+        found.update(dict.fromkeys(self._starts.values()))
         found.update((child.key, child) for child in table if not child.is_adopted)
         return found
 
@@ -140,30 +142,43 @@ class Orphans:
         """Return whether a living orphan belongs to a run, or may do so."""
         with self._lock:
             return any(
-                orphan.key == key or not orphan.is_judged for orphan in self._living.values()
+                orphan.key == key or (orphan.key is None and key in orphan.suspects)
+                for orphan in self._living.values()
             )
 
-    def of(self, key: AttemptKey) -> dict[int, int]:
-        """Return the start ticks of the orphans that belong to a run, by pid."""
-        self._judge()
-        with self._lock:
-            return {
-                orphan.pid: orphan.start_ticks
-                for orphan in self._living.values()
-                if orphan.key == key and orphan.start_ticks is not None
-            }
+    def of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of the orphans that belong to a child's run, by pid.
 
-    def _judge(self) -> None:
-        """Find out whose the orphans are of which nobody knows yet."""
+        Raises OSError where no descriptor is left to look with.
+        """
         with self._lock:
-            waiting = [orphan for orphan in self._living.values() if not orphan.is_judged]
-        for orphan in waiting:
-            process = proctree.read_process(orphan.pid)
-            if process is not None:
-                orphan.start_ticks = process.start_ticks
-                orphan.key = _find_owner(process, orphan.suspects)
-            orphan.suspects = dict.fromkeys(orphan.suspects)  # its own children's suspects yet
-            orphan.is_judged = True
+            living = list(self._living.values())
+        for orphan in living:
+            if orphan.key is None and child.key in orphan.suspects:
+                self._judge(orphan, child)
+        return {
+            orphan.pid: orphan.start_ticks
+            for orphan in living
+            if orphan.key == child.key and orphan.start_ticks is not None
+        }
+
+    def _judge(self, orphan: Orphan, child: Child) -> None:
+        """Find out whose an orphan is, or at least whether it is a child's.
+
+        That is asked again even where it was not known before: when the orphan was met, the
+        child may have been just about to be entered in the table.
+        """
+        process = proctree.read_process(orphan.pid)
+        if process is None:
+            return
+        orphan.start_ticks = process.start_ticks
+        tag, attempt = proctree.read_tag(process.pid)
+        if child.has_marked(process, tag, attempt):
+            orphan.key = child.key
+        elif not orphan.is_judged:
+            orphan.key = _find_owner(process, tag, attempt, orphan.suspects)
+        orphan.suspects = dict.fromkeys(orphan.suspects)
+        orphan.is_judged = True
 
 
 def list_children() -> list[int]:
@@ -175,14 +190,15 @@ def list_children() -> list[int]:
     return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
 
 
-def _find_owner(process: Process, suspects: dict[AttemptKey, Child | None]) -> AttemptKey | None:
+def _find_owner(
+    process: Process, tag: str, attempt: int, suspects: Mapping[AttemptKey, Child | None]
+) -> AttemptKey | None:
     """Return which of the suspects a process belongs to, or None where that cannot be told."""
     able = [
         (key, child)
         for key, child in suspects.items()
         if child is None or (child.start_ticks or 0) <= process.start_ticks
     ]
-    tag, attempt = proctree.read_tag(process.pid)
     for key, child in able:
         if child is not None and child.has_marked(process, tag, attempt):
             return key

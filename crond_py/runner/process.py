@@ -178,7 +178,7 @@ class ProcessRunner:
         if is_stopped:
             self._fail(spec.key, "stopped before it was started")
             return
-        token = self._supervisor.start_begins()
+        token = self._supervisor.start_begins(spec.key)
         try:
             result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):

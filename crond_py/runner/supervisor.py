@@ -80,9 +80,9 @@ class Supervisor:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def start_begins(self) -> int:
+    def start_begins(self, key: AttemptKey) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
-        return self._orphans.start_begins() if self._orphans is not None else 0
+        return self._orphans.start_begins(key) if self._orphans is not None else 0
 
     def start_is_over(self, token: int) -> None:
         """Note that the process is under watch, or that there is none."""
@@ -176,7 +176,7 @@ class Supervisor:
 
     def orphans_of(self, child: Child) -> dict[int, int]:
         """Return the start ticks of our orphans that are of a child's tree, by pid."""
-        return self._orphans.of(child.key) if self._orphans is not None else {}
+        return self._orphans.of(child) if self._orphans is not None else {}
 
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
@@ -290,8 +290,11 @@ class Supervisor:
                 self._try_to_take_exit(child)  # at once: its parent will reap it
             with self._lock:
                 child.has_ended = True
-        # After the end: what a process leaves is handed to us before its end can be seen.
-        self.look_after_orphans()
+        try:
+            # After the end: what a process leaves is handed to us before its end can be seen.
+            self.look_after_orphans()
+        except Exception:  # the boundary of these runs: their ends are told all the same
+            log.exception("could not look for what jobs have left behind")
         to_close: list[int] = []
         for child in leaders:
             may_have_left = self._may_have_left(child)

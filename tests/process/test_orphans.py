@@ -106,7 +106,7 @@ def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[C
     """Without lists of children, one that ends before it is in the table waits for a verdict."""
     table = list(others)
     orphans = Orphans(lambda: table)
-    token = orphans.start_begins()
+    token = orphans.start_begins(AttemptKey(1, 1))
     child = _ended_child()
     assert orphans.look(Snapshot.take()) == []
     assert not _is_reaped(child)
@@ -116,7 +116,7 @@ def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[C
     assert not _is_reaped(child)
     os.waitpid(child, 0)
     assert orphans.look(Snapshot.take()) == []
-    assert not orphans.start_is_over(orphans.start_begins())
+    assert not orphans.start_is_over(orphans.start_begins(AttemptKey(1, 1)))
 
 
 def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(
@@ -124,10 +124,10 @@ def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(
 ) -> None:
     """Later starts do not put the verdict off, so an orphan does not stay for ever."""
     orphans = Orphans(lambda: others)
-    first = orphans.start_begins()
+    first = orphans.start_begins(AttemptKey(1, 1))
     orphan = _ended_child()
     orphans.look(Snapshot.take())
-    orphans.start_begins()
+    orphans.start_begins(AttemptKey(1, 1))
     assert orphans.start_is_over(first)
     assert orphans.look(Snapshot.take()) == []
     assert _is_reaped(orphan)
