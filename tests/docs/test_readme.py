@@ -14,7 +14,7 @@ import pytest
 from crond_py import errors
 from crond_py.crontab import load_crontab
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, NOT_YET
-from crond_py.model import Missed, OnCrash, Outcome, Overlap
+from crond_py.model import Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap
 from crond_py.places import CRONTAB_VARIABLE, STATE_DIR_VARIABLE
 from crond_py.runner.environment import PATH
 
@@ -181,16 +181,16 @@ def test_every_outcome_and_policy_is_listed() -> None:
     text = section("What becomes of a due instant")
     cells = first_cells(text)
     assert cells[: len(Outcome)] == [outcome.value for outcome in Outcome]
-    assert cells[len(Outcome) :] == ["overlap", "missed", "on_crash"]
+    assert cells[len(Outcome) :] == ["overlap", "missed", "on_crash", "on_stop", "leftovers"]
     values = re.findall(r"^\| (?:`\w+`)? ?\| `(\w+)` \|", text, re.MULTILINE)
-    assert sorted(values) == sorted([*Overlap, *Missed, *OnCrash])
+    assert sorted(values) == sorted([*Overlap, *Missed, *OnCrash, *OnStop, *Leftovers])
 
 
 def test_names_of_keys_and_variables_are_right() -> None:
     """Whatever looks like a key of a job in the text on policies and jobs is one."""
     text = section("What becomes of a due instant") + section("Time")
     words = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", text))
-    known = {*JOB_KEYS, *Outcome, *Overlap, *Missed, *OnCrash}
+    known = {*JOB_KEYS, *Outcome, *Overlap, *Missed, *OnCrash, *OnStop, *Leftovers}
     assert words - known == {"attempts"} & words
     assert PATH in README
     assert {CRONTAB_VARIABLE, STATE_DIR_VARIABLE} <= set(re.findall(r"PYCRON_\w+", README))
