@@ -325,6 +325,20 @@ ProcessEvent = Started | StartFailed | LeftOver | Ended
 
 
 @dataclass(frozen=True, slots=True)
+class KeptOutputs:
+    """What of a job's outputs is to be kept: ``most_bytes`` in all; the oldest go first.
+
+    The runs of ``going_on`` have no outcome yet. ``newest`` is the newest run that was known when
+    this was said: nothing of a later one is to be touched.
+    """
+
+    job: str
+    most_bytes: int
+    going_on: frozenset[int]
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrintedLines:
     """Lines that a process of a job has printed, as they are but for their newlines."""
 

@@ -53,11 +53,14 @@ from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
 from crond_py.logs import configure_logging
+from crond_py.model import OutputMode
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
+from crond_py.ports import LineSink
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
+from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, format_duration
 from crond_py.sdnotify import Notifier
@@ -114,8 +117,9 @@ class Options:
 class Service:
     """The daemon: everything between the options and the exit status."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, daemon_log: LineSink) -> None:
         self._options = options
+        self._log = daemon_log
         self._crontab = Crontab(MappingProxyType({}), MappingProxyType({}))
         self._clock = SystemClock()
         self._engine = Engine()
@@ -161,7 +165,8 @@ class Service:
             closing(open_ledger(places.ledger, self._clock, keep_hold=lock.keep))
         )
         become_subreaper()
-        runner = ProcessRunner(self._engine.process_event, self._clock)
+        sinks = {OutputMode.STREAM: self._log}
+        runner = ProcessRunner(self._engine.process_event, self._clock, sinks=sinks)
         runner.open()
         stack.callback(runner.close)
         self._dispatcher.start()
@@ -188,6 +193,7 @@ class Service:
             specify=Launchpad(self._options.places.state_dir, ledger.identity),
             boot_id=boot_id(),
             remove_outputs=self._remove_outputs,
+            bound_outputs=Quota(self._options.places.state_dir, self._in_background).note,
             random=Random(),  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
@@ -199,8 +205,11 @@ class Service:
             for fault in remove_outputs(map(Path, outputs)):
                 log.warning("%s", fault, extra=_no_fields())
 
+        self._in_background(remove)
+
+    def _in_background(self, work: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # no thread is to be had: the files stay, the jobs go on
-            self._janitor.submit(remove)
+            self._janitor.submit(work)
 
     def _stop_dispatcher(self) -> None:
         self._dispatcher.stop()
@@ -356,7 +365,7 @@ def main(arguments: Sequence[str]) -> int:
             readiness = daemonize(options.log_file)
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
-            Service(options).run(readiness.up if readiness is not None else _nothing)
+            Service(options, daemon_log).run(readiness.up if readiness is not None else _nothing)
         finally:
             daemon_log.close(LOG_PATIENCE)
     except PycronError as error:

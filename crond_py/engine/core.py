@@ -45,7 +45,7 @@ class Core:
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
         self._started_at = now = parts.timekeeper.now()
-        self._retention = Retention(ledger, parts.remove_outputs, now)
+        self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
         register.on_row = self._row_entered
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None

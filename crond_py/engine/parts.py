@@ -15,7 +15,7 @@ from crond_py.engine.pools import Shares, Slots
 from crond_py.engine.records import ActiveRun, JobState
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
-from crond_py.ports import Processes, ProcessSpec, Timers
+from crond_py.ports import KeptOutputs, Processes, ProcessSpec, Timers
 from crond_py.schedule import format_duration
 from crond_py.timetable import host_name
 
@@ -42,6 +42,7 @@ class Parts:
     boot_id: str
     random: Random
     remove_outputs: Callable[[Sequence[str]], None]
+    bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
     host: str = field(default_factory=host_name)
 
 

@@ -2,7 +2,8 @@
 
 A job's ledger rows and outputs grow only when it has runs, so that is when they are looked at; an
 idle daemon is never woken for it. The rows go in the engine's thread, a bounded number at a time;
-the files are removed elsewhere.
+the files are removed elsewhere. How many bytes a job's outputs take is found out there, too: of
+those that go beyond ``keep.bytes`` only the files are removed, and the rows stay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from crond_py.crontab.model import Job
 from crond_py.engine.parts import fields, log
 from crond_py.engine.records import JobState
 from crond_py.errors import LedgerError
-from crond_py.ports import Ledger
+from crond_py.ports import KeptOutputs, Ledger
 
 AT_ONCE = 50
 """How many runs are deleted in one go; it bounds how long anything waits for it."""
@@ -35,10 +36,16 @@ class Retention:
     """Applies each job's ``keep``."""
 
     def __init__(
-        self, ledger: Ledger, remove_outputs: Callable[[Sequence[str]], None], now: datetime
+        self,
+        ledger: Ledger,
+        remove_outputs: Callable[[Sequence[str]], None],
+        now: datetime,
+        bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None,
     ) -> None:
         self._ledger = ledger
         self._remove_outputs = remove_outputs
+        self._bound_outputs = bound_outputs
+        self._grown: dict[str, None] = {}
         self._began = now
         self._new_rows: dict[str, int] = {}
         self._looked_at: dict[str, datetime] = {}
@@ -46,12 +53,17 @@ class Retention:
 
     def note_row(self, job: str, now: datetime) -> None:
         """Count a row that has come to a job."""
+        self._grown[job] = None
         rows = self._new_rows[job] = self._new_rows.get(job, 0) + 1
         if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
             self._ripe[job] = None
 
     def sweep(self, states: Mapping[str, JobState], now: datetime) -> None:
-        """Prune a few of the jobs whose turn it is."""
+        """Prune a few of the jobs whose turn it is, and have grown outputs looked at."""
+        for name in self._grown:
+            if (grown := states.get(name)) is not None:
+                self._bound(grown)
+        self._grown.clear()
         for name in list(islice(self._ripe, A_BATCH)):
             state = states.get(name)
             try:
@@ -64,6 +76,16 @@ class Retention:
                 del self._ripe[name]
                 self._new_rows.pop(name, None)
                 self._looked_at[name] = now
+
+    def _bound(self, state: JobState) -> None:
+        """Say what of a job's outputs is to be kept, where that is bounded."""
+        most_bytes = state.job.keep_bytes
+        if most_bytes is not None:
+            going_on = frozenset(active.run.id for active in (*state.active, *state.queued))
+            newest = max(going_on, default=0)
+            if state.last is not None:
+                newest = max(newest, state.last.id)
+            self._bound_outputs(KeptOutputs(state.job.name, most_bytes, going_on, newest))
 
     def _prune(self, job: Job, now: datetime) -> bool:
         """Delete up to AT_ONCE runs; True when no more are left to delete."""

@@ -11,13 +11,15 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
-from crond_py.logs.lines import JsonFormatter, TextFormatter
+from crond_py.logs.lines import JsonFormatter, LogFormatter, TextFormatter
 from crond_py.logs.writer import LogWriter, Outlet, occupy_standard_descriptors
+from crond_py.ports import PrintedLines
 
 FORMATS: Final = ("text", "json")
 
@@ -38,21 +40,25 @@ def configure_logging(
     """
     occupy_standard_descriptors()
     outlet = Outlet.to_stream(stream) if file is None else Outlet.to_file(file)
-    formatter: logging.Formatter
+    formatter: LogFormatter
     if log_format == "json":
         formatter = JsonFormatter()
     else:
         formatter = TextFormatter(for_journal=outlet.is_journal)
     writer = LogWriter(outlet, formatter)
-    return Log(writer, _Handler(writer, formatter), level)
+    return Log(writer, formatter, level)
 
 
 class Log:
-    """The log in force, until it is closed. Made by ``configure_logging``."""
+    """The log in force, until it is closed. Made by ``configure_logging``.
 
-    def __init__(self, writer: LogWriter, handler: logging.Handler, level: int) -> None:
+    It is a ``ports.LineSink``: what jobs print can be passed on to it.
+    """
+
+    def __init__(self, writer: LogWriter, formatter: LogFormatter, level: int) -> None:
         self._writer = writer
-        self._handler = handler
+        self._formatter = formatter
+        self._handler = handler = _Handler(writer, formatter)
         self._hooks = (sys.excepthook, threading.excepthook)
         root = logging.getLogger()
         root.addHandler(handler)
@@ -61,6 +67,15 @@ class Log:
         # What Python would print on standard error might have to wait for a reader there.
         sys.excepthook = _log_uncaught
         threading.excepthook = _log_uncaught_in_thread
+
+    def offer(self, printed: PrintedLines, on_room: Callable[[], None]) -> int:
+        """See ports.LineSink: all of the lines are taken, or none."""
+        record = logging.LogRecord("pycron.output", logging.INFO, "", 0, "output", None, None)
+        key = printed.key
+        record.fields = {"job": printed.job, "run": key.run_id, "attempt": key.number}
+        text = self._formatter.format_printed(record, printed.lines)
+        number = len(printed.lines)
+        return number if self._writer.offer(text, number, on_room) else 0
 
     def close(self, timeout: timedelta) -> bool:
         """Write what waits, for at most ``timeout``; False if not all of it could be. Idempotent.

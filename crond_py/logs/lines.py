@@ -2,6 +2,10 @@
 
 Nothing in a message or a field can begin another line or drive a terminal (P9), and each is cut
 at a length that keeps the queue of lines small. How a line gets out is ``writer``'s business.
+
+What jobs print can be among the lines. It cannot pass for one of the daemon's own: for people it
+comes after the fields, behind a bar, on a line of the level OUTPUT; for programs it is the field
+``line`` of the event ``output``.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from crond_py.printable import printable, printable_line
@@ -27,7 +32,15 @@ _PRIORITIES = (
 )
 
 
-class TextFormatter(logging.Formatter):
+class LogFormatter(logging.Formatter):
+    """A formatter that can also format what jobs print."""
+
+    def format_printed(self, record: logging.LogRecord, printed: Sequence[str]) -> str:
+        """Return a line for each line that was printed; the record has their instant and fields."""
+        raise NotImplementedError
+
+
+class TextFormatter(LogFormatter):
     """Lines for people: ``2026-11-29 17:00:01.003+01:00 INFO    run started  job=backup run=12``.
 
     Instants are shown in the system's zone. A traceback follows on lines that begin with a bar.
@@ -40,22 +53,25 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line or, with a traceback, the lines, without a newline at the end."""
-        words = [printable_line(_message_of(record))]
-        fields = _fields_of(record)
-        if fields:
-            words.append(" ".join(f"{key}={_text_value(fields[key])}" for key in fields))
-        text = "  ".join(words)
+        text = "  ".join(filter(None, (printable_line(_message_of(record)), _words_of(record))))
         if not self._for_journal:
-            at = _instant_of(record).astimezone().isoformat(sep=" ", timespec="milliseconds")
-            text = f"{at} {record.levelname:<7} {text}"
+            text = f"{_local_text(record)} {record.levelname:<7} {text}"
         lines = [text, *(f"    | {line}" for line in _traceback_of(record))]
         if self._for_journal:
             prefix = f"<{_priority_of(record)}>"
             lines = [prefix + line for line in lines]
         return "\n".join(lines)
 
+    def format_printed(self, record: logging.LogRecord, printed: Sequence[str]) -> str:
+        """Return ``2026-11-29 17:00:01.003+01:00 OUTPUT  job=backup run=12 attempt=1 | text``."""
+        before = f"<{_priority_of(record)}>"
+        if not self._for_journal:
+            before = f"{_local_text(record)} {'OUTPUT':<7} "
+        before += f"{_words_of(record)} | "
+        return "\n".join([before + printable_line(text) for text in printed])
 
-class JsonFormatter(logging.Formatter):
+
+class JsonFormatter(LogFormatter):
     """Lines for programs: an object each, with ``time`` (UTC), ``level``, ``event`` and the fields.
 
     ``exception`` is a traceback. A field that has the name of one of these keeps out of its way
@@ -74,8 +90,20 @@ class JsonFormatter(logging.Formatter):
         if traceback:
             line["exception"] = "\n".join(traceback)
         line.update({(f"{k}_" if k in line else k): v for k, v in _fields_of(record).items()})
-        text = json.dumps({key: _json_value(value) for key, value in line.items()})
-        return text.replace("\x7f", "\\u007f")
+        return _json_text({key: _json_value(value) for key, value in line.items()})
+
+    def format_printed(self, record: logging.LogRecord, printed: Sequence[str]) -> str:
+        """Return an object for each line, with the text as ``line``."""
+        before = self.format(record).removesuffix("}")
+        return "\n".join([f'{before}, "line": {_json_text(text)}}}' for text in printed])
+
+
+def _json_text(value: object) -> str:
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _local_text(record: logging.LogRecord) -> str:
+    return _instant_of(record).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
 def _instant_of(record: logging.LogRecord) -> datetime:
@@ -90,6 +118,11 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
     """Return the fields that say something."""
     fields = getattr(record, "fields", None) or {}
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def _words_of(record: logging.LogRecord) -> str:
+    """Return the fields as words."""
+    return " ".join(f"{key}={_text_value(value)}" for key, value in _fields_of(record).items())
 
 
 def _traceback_of(record: logging.LogRecord) -> list[str]:

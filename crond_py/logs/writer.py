@@ -5,6 +5,9 @@ pipe that nobody reads, a full disk or a terminal that is gone therefore hold up
 nobody else (P4, P8). What finds the queue full or cannot be written is lost; how much is told by
 a line of its own as soon as all that waited could be written again.
 
+What jobs print waits on the same queue, but only a little of it: what finds no room is refused and
+comes again later, so that it neither is lost nor takes the place of the daemon's own lines.
+
 What is in a line is ``lines``' business.
 """
 
@@ -15,6 +18,8 @@ import os
 import select
 import threading
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TextIO
@@ -22,6 +27,8 @@ from typing import Final, TextIO
 from crond_py.errors import PycronError
 
 _MOST_WAITING: Final = 10_000
+_MOST_PRINTED: Final = 100  # of what jobs print, in batches,
+_MOST_CHARACTERS: Final = 1 << 20  # and in characters
 
 
 class Outlet:
@@ -109,6 +116,14 @@ def open_log_file(file: Path) -> int:
         raise PycronError(message) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """A batch of lines that a job has printed."""
+
+    text: str
+    number: int
+
+
 class LogWriter:
     """The queue of lines and the thread that writes them. ``close`` is idempotent."""
 
@@ -119,7 +134,10 @@ class LogWriter:
         self._formatter = formatter
         self._most_waiting = most_waiting
         self._changed = threading.Condition()
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[str | _Printed] = deque()
+        self._printed = 0
+        self._printed_characters = 0
+        self._on_room: list[Callable[[], None]] = []
         self._dropped = 0
         self._is_lost = False
         self._is_closing = False
@@ -129,11 +147,29 @@ class LogWriter:
     def put(self, line: str) -> None:
         """Have a line written, if it finds a place; return at once."""
         with self._changed:
-            if self._is_closing or len(self._waiting) >= self._most_waiting:
+            own = len(self._waiting) - self._printed
+            if self._is_closing or own >= self._most_waiting:
                 self._dropped += 1
                 return
             self._waiting.append(line)
             self._changed.notify()
+
+    def offer(self, text: str, number: int, on_room: Callable[[], None]) -> bool:
+        """Have so many lines of a job written, if there is room; return at once.
+
+        If not, ``on_room`` is called once there is; not any more after a close.
+        """
+        with self._changed:
+            if self._is_closing:
+                return False
+            if self._printed >= _MOST_PRINTED or self._printed_characters >= _MOST_CHARACTERS:
+                self._on_room.append(on_room)
+                return False
+            self._waiting.append(_Printed(text, number))
+            self._printed += 1
+            self._printed_characters += len(text)
+            self._changed.notify()
+            return True
 
     def close(self, timeout: timedelta) -> bool:
         """Write what waits, for at most ``timeout``; False if not all of it could be."""
@@ -153,27 +189,45 @@ class LogWriter:
                 self._outlet.close()
                 return
             self._follow()
-            self._write(line)
+            if isinstance(line, _Printed):
+                self._write(line.text, line.number)
+                self._make_room(line)
+            else:
+                self._write(line)
 
-    def _write(self, line: str) -> None:
-        """Write a line, and after the last one that waits how many have been lost before."""
-        if not self._is_written(line):
+    def _make_room(self, printed: _Printed) -> None:
+        """Count a batch as gone, and tell those that wait for room once there is a good deal."""
+        with self._changed:
+            self._printed -= 1
+            self._printed_characters -= len(printed.text)
+            if (
+                self._printed > _MOST_PRINTED // 2
+                or self._printed_characters > _MOST_CHARACTERS // 2
+            ):
+                return
+            waiting, self._on_room = self._on_room, []
+        for on_room in waiting:
+            on_room()
+
+    def _write(self, text: str, number: int = 1) -> None:
+        """Write lines, and after the last one that waits how many have been lost before."""
+        if not self._is_written(text, number):
             return
         with self._changed:
             if self._waiting or not self._dropped:
                 return
             dropped, self._dropped = self._dropped, 0
-        text = self._own_line("log records were lost: they could not be written", number=dropped)
-        if not self._is_written(text):
+        lost = self._own_line("log records were lost: they could not be written", number=dropped)
+        if not self._is_written(lost):
             with self._changed:
                 self._dropped += dropped - 1  # the line itself is none of them
 
-    def _is_written(self, line: str) -> bool:
+    def _is_written(self, text: str, number: int = 1) -> bool:
         try:
-            self._outlet.write(line.encode("utf-8", "backslashreplace") + b"\n")
+            self._outlet.write(text.encode("utf-8", "backslashreplace") + b"\n")
         except OSError:
             with self._changed:
-                self._dropped += 1
+                self._dropped += number
             return False
         return True
 
