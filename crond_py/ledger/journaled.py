@@ -137,27 +137,25 @@ class JournaledLedger:
         try:
             ids = self._file.write(writes, durable=durable)
         except _REFUSALS:
-            writes, ids = self._write_rest(writes)
+            return self._write_rest(writes)
         self._known.take(writes, ids)
         return ids
 
-    def _write_rest(self, writes: Sequence[Write]) -> tuple[list[Write], list[int | None]]:
-        """Write what the file takes; return that, and an id for each claim of all."""
-        steps: list[Step | Exception] = [_step_or_error(write) for write in writes]
+    def _write_rest(self, writes: Sequence[Write]) -> list[int | None]:
+        """Write what the file takes; return an item for each claim."""
+        steps = [_step_or_error(write) for write in writes]
         results = iter(self._file.write_each([step for step in steps if isinstance(step, Step)]))
-        taken: list[Write] = []
         ids: list[int | None] = []
         for write, step in zip(writes, steps, strict=True):
             result = next(results) if isinstance(step, Step) else step
             if isinstance(result, Exception):
                 _tell_refused(write, result)
                 result = None
-            elif not isinstance(write, Claim):
-                taken.append(write)
+            else:
+                self._known.take([write], [result])
             if isinstance(write, Claim):
-                taken.append(write)
                 ids.append(result)
-        return taken, ids
+        return ids
 
     def _write_journal(
         self, trouble: _Trouble, writes: Sequence[Write], *, durable: bool
