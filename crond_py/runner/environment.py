@@ -9,8 +9,8 @@ HOME           the account's home directory
 LOGNAME, USER  the account's name
 SHELL          the job's shell
 LANG           ``C.UTF-8``
-...            ``[env]`` of the crontab, then ``env`` of the job: byte for byte, no
-               interpolation
+...            what stands in the job's ``env_file`` (see ``envfile``), then ``[env]`` of the
+               crontab, then ``env`` of the job: byte for byte, no interpolation
 PYCRON_*       ``PYCRON_RUN_ID``, ``PYCRON_JOB``, ``PYCRON_DUE``, ``PYCRON_ATTEMPT``;
                the crontab cannot change these
 =============  ===================================================================
@@ -20,35 +20,16 @@ TZ is not set: a job sees the machine's zone unless its crontab says otherwise.
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from crond_py.runner.accounts import Account
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LANG = "C.UTF-8"
 
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """For whom jobs run. ``home`` is a directory's name, not the promise that there is one."""
-
-    name: str
-    home: str
-
-
-def current_account() -> Account:
-    """Return the account of our effective user id; one without an entry is named by its number.
-
-    The user database may be a slow network service: ask once, not for each run.
-    """
-    user_id = os.geteuid()
-    try:
-        entry = pwd.getpwuid(user_id)
-    except (KeyError, OSError):
-        return Account(str(user_id), "/")
-    return Account(entry.pw_name, entry.pw_dir or "/")
+RESERVED = frozenset({"PYCRON_RUN_ID", "PYCRON_JOB", "PYCRON_DUE", "PYCRON_ATTEMPT"})
+"""The names that pycron gives a value of its own in every process."""
 
 
 def base_environment(account: Account, *, shell: str) -> dict[str, str]:

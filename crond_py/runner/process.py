@@ -41,7 +41,8 @@ class ProcessRunner:
     ``report`` is called from the runner's threads, from several at a time; what one of its calls
     takes long for, other events wait for. ``reap_orphans`` (by default: where we are a subreaper
     or pid 1) has the children reaped that others leave to us; where it does, no code may start a
-    process from our first thread, since that would be taken for an orphan.
+    process from our first thread, since that would be taken for an orphan. With ``streams``
+    standard output and error of all of them are these two descriptors.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class ProcessRunner:
         starters: int = 2,
         reap_orphans: bool | None = None,
         sinks: Mapping[OutputMode, LineSink] | None = None,
+        streams: tuple[int, int] | None = None,
     ) -> None:
         if reap_orphans is None:
             reap_orphans = is_subreaper()
         self._report = report
         self._clock = clock
+        self._streams = streams
         self._lock = threading.Lock()
         # What was asked to be started and is not under watch yet, with the stop asked for since.
         self._pending: dict[AttemptKey, signal.Signals | None] = {}
@@ -195,7 +198,7 @@ class ProcessRunner:
 
     def _try_to_spawn(self, spec: ProcessSpec) -> Spawned | Refused:
         try:
-            return spawn(spec)
+            return spawn(spec, streams=self._streams)
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
             return Refused("pycron has failed; its log has more")

@@ -6,10 +6,12 @@ import os
 import queue
 import select
 import signal
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +53,12 @@ class Harness:
         cwd: str | None = None,
         umask: int = 0o022,
         output: Path | None = None,
+        **more: Any,
     ) -> ProcessSpec:
-        """Return a spec as the daemon would make it; each is a run of its own."""
+        """Return a spec as the daemon would make it; each is a run of its own.
+
+        ``more`` are further fields of the spec.
+        """
         self._runs += 1
         tag = f"{self.identity}-{self._runs}"
         basis = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})}
@@ -64,6 +70,7 @@ class Harness:
             cwd or str(self.directory),
             umask,
             OutputSpec(output) if output is not None else None,
+            **more,
         )
 
     def start(self, command: str | tuple[str, ...], **settings: object) -> AttemptKey:
@@ -167,3 +174,11 @@ def has_ended(pidfd: int, *, patience_s: float = 0) -> bool:
 def wait_until_gone(pidfd: int) -> None:
     """Wait until the process that a pidfd holds has ended."""
     assert has_ended(pidfd, patience_s=PATIENCE_S), "the process lives on"
+
+
+def let_everybody_in(directory: Path) -> None:
+    """Let every user go through a directory of pytest's, which are private, with the way to it."""
+    for place in (directory, *directory.parents):
+        mode = place.stat().st_mode
+        if place.stat().st_uid == os.geteuid() and not mode & stat.S_IXOTH:
+            place.chmod(mode | 0o011)

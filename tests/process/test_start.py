@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import resource
 import signal
 import stat
@@ -82,6 +83,14 @@ def test_peak_memory_is_the_jobs_own(harness: Harness) -> None:
 
 def test_environment_is_exactly_what_was_given(harness: Harness) -> None:
     """Values arrive byte for byte, and nothing of the daemon's environment with them (B55)."""
+    entry = pwd.getpwuid(os.geteuid())
+    account = {
+        "HOME": entry.pw_dir,
+        "LOGNAME": entry.pw_name,
+        "USER": entry.pw_name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+    }
     values = {
         "A": "with spaces, 'quotes', \"double\" and $HOME ${X} `id` \\ %",
         "B": "a=b==c",
@@ -91,7 +100,7 @@ def test_environment_is_exactly_what_was_given(harness: Harness) -> None:
     }
     printed = harness.output_of(("/usr/bin/env", "-0"), env=values)
     found = dict(item.split(b"=", 1) for item in printed.removesuffix(b"\0").split(b"\0"))
-    expected = {name.encode(): value.encode() for name, value in values.items()}
+    expected = {name.encode(): value.encode() for name, value in (account | values).items()}
     expected[b"PATH"] = b"/usr/local/bin:/usr/bin:/bin"
     expected[b"PYCRON_ATTEMPT"] = b"1"
     assert found.pop(b"PYCRON_RUN_ID").startswith(harness.identity.encode() + b"-")

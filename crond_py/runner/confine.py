@@ -1,0 +1,151 @@
+"""Execute a program with ``limits`` or ``nice``: by a tiny program in between, see ``shim``.
+
+The shim is started like a job, with the job's streams. What it is to do it reads from memory, and
+what has failed it tells by a pipe that its own execution of the job closes, so a fault is told
+like that of any other start and is never part of the job's output. The nice value is set there,
+too: a thread of ours that has one could not take it back, and while it held the interpreter on a
+busy machine, the whole daemon would wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from crond_py.errors import CannotStartError
+from crond_py.model import Limits
+from crond_py.ports import ProcessSpec
+from crond_py.printable import printable_line
+from crond_py.runner.credentials import not_permitted
+from crond_py.runner.environment import RESERVED
+from crond_py.runner.execute import EXEC_FAULTS, encoded, explain, popen
+from crond_py.runner.setting import Prepared, Setting
+from crond_py.runner.wording import cause, encode
+
+# Read once: an upgrade may replace the file while the daemon runs.
+_SHIM: Final = Path(__file__).with_name("shim.py").read_text("utf-8")
+_READY: Final = b"\0"
+
+
+def is_confined(spec: ProcessSpec) -> bool:
+    """Tell whether the process begins as the shim."""
+    return spec.nice is not None or spec.limits != Limits()
+
+
+def execute_confined(
+    spec: ProcessSpec, setting: Setting, prepared: Prepared, streams: tuple[int, int]
+) -> int:
+    """Start the process by the shim; return its pid. Raises CannotStartError."""
+    try:
+        orders = _write_orders(shim_orders(spec, setting, prepared.program))
+        try:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            os.close(orders)
+            raise
+        with os.fdopen(reader, "rb") as report:
+            try:
+                shim = ("-I", "-S", "-c", _SHIM, str(orders), str(writer))
+                pid = popen(
+                    [os.fsencode(argument) for argument in (sys.executable, *shim)],
+                    stdin=subprocess.DEVNULL if prepared.stdin is None else prepared.stdin,
+                    streams=streams,
+                    pass_fds=(orders, writer),
+                    cwd="/",
+                    # Nothing of the job's may influence an interpreter that may be root's.
+                    env={name: setting.env[name] for name in RESERVED if name in setting.env},
+                    umask=spec.umask,
+                )
+            finally:
+                os.close(writer)
+                os.close(orders)
+            told = report.read()
+    except OSError as error:
+        if error.errno in EXEC_FAULTS:
+            raise CannotStartError(explain(error, spec, setting, prepared.program)) from None
+        raise CannotStartError(
+            f"the Python at {sys.executable}, which sets limits, cannot be executed: {cause(error)}"
+        ) from None
+    if told == _READY:
+        return pid
+    _, status = os.waitpid(pid, 0)
+    raise CannotStartError(_explain_shim(told, status, spec, setting, prepared.program))
+
+
+def shim_orders(spec: ProcessSpec, setting: Setting, program: bytes) -> tuple[Any, ...]:
+    """Return what the shim is told to do; see there."""
+    account = setting.account
+    return (
+        spec.nice,
+        _limits_of(spec.limits),
+        None if account.is_ours else (account.uid, account.gid, list(account.groups)),
+        encode(setting.cwd),
+        program,
+        [encode(argument) for argument in spec.argv],
+        encoded(setting.env),
+    )
+
+
+def _limits_of(limits: Limits) -> list[tuple[str, int, int]]:
+    """Return each limit's name, number and value."""
+    values = {
+        "address_space": (resource.RLIMIT_AS, limits.address_space_bytes),
+        "cpu": (
+            resource.RLIMIT_CPU,
+            None if limits.cpu is None else int(limits.cpu.total_seconds()),
+        ),
+        "open_files": (resource.RLIMIT_NOFILE, limits.open_files),
+        "processes": (resource.RLIMIT_NPROC, limits.processes),
+        "file_size": (resource.RLIMIT_FSIZE, limits.file_size_bytes),
+        "core": (resource.RLIMIT_CORE, limits.core_bytes),
+    }
+    return [(name, number, value) for name, (number, value) in values.items() if value is not None]
+
+
+def _write_orders(orders: tuple[Any, ...]) -> int:
+    descriptor = os.memfd_create("pycron-orders", os.MFD_CLOEXEC)
+    try:
+        data = memoryview(marshal.dumps(orders))
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _explain_shim(
+    told: bytes, status: int, spec: ProcessSpec, setting: Setting, program: bytes
+) -> str:
+    """Return in words at which stage the shim has failed."""
+    stage, _, code = told.removeprefix(_READY).decode().partition(":")
+    if not code:
+        how = os.waitstatus_to_exitcode(status)
+        return f"the Python at {sys.executable}, which sets limits, did not get far (status {how})"
+    number = int(code)
+    error = OSError(number, os.strerror(number))
+    match stage:
+        case "nice":
+            return f"nice {spec.nice}: {cause(error)}: only root can go below what pycron has"
+        case "user":
+            return not_permitted(setting.account.name, cause(error))
+        case "cwd":
+            error.filename = encode(setting.cwd)
+        case "exec" if number == errno.EAGAIN and spec.limits.processes is not None:
+            user = printable_line(setting.account.name)
+            most = spec.limits.processes
+            return f"limits.processes {most}: {user} has more processes than that already (EAGAIN)"
+        case "exec":
+            pass
+        case _:
+            values = {name: value for name, _, value in _limits_of(spec.limits)}
+            wanted = values.get(stage, "")
+            return f"limits.{stage} {wanted}: {cause(error)}: more than pycron itself may have"
+    return explain(error, spec, setting, program)

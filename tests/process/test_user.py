@@ -1,0 +1,312 @@
+"""Jobs of another user: who they are, what they may, and that there is no way back (P9).
+
+Only root can run them, so without root they are skipped. The user is one that every system has.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crond_py.model import Limits
+from crond_py.runner import accounts
+from crond_py.runner.credentials import acting_as
+from tests.process.conftest import Harness, let_everybody_in
+
+USER = "nobody"
+ENTRY = pwd.getpwnam(USER)
+GROUPS = (ENTRY.pw_gid, 4242, 4343)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+# Each is a start of its own kind: by fork, and with the shim in between.
+WAYS = [pytest.param({}, id="fork"), pytest.param({"nice": 3}, id="shim")]
+
+
+@pytest.fixture
+def open_path(harness: Harness) -> Iterator[Path]:
+    """Give a directory that everybody may enter, below one that pytest keeps private."""
+    let_everybody_in(harness.directory)
+    place = harness.directory / "open"
+    place.mkdir(mode=0o755)
+    place.chmod(0o755)
+    return place
+
+
+@pytest.fixture
+def grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the user be in two more groups; root too, in others."""
+    monkeypatch.setattr(accounts, "_groups_of", lambda _name, _gid: GROUPS)
+
+
+def _status(printed: bytes) -> dict[str, list[str]]:
+    return {
+        name: value.split()
+        for name, _, value in (line.partition(":") for line in printed.decode().splitlines())
+    }
+
+
+@needs_root
+@pytest.mark.usefixtures("grouped")
+@pytest.mark.parametrize("more", WAYS)
+def test_a_job_is_its_user_in_every_respect(
+    harness: Harness, open_path: Path, more: dict[str, int]
+) -> None:
+    """All four user and group ids are the user's, the groups are the user's and no others."""
+    before = os.getgroups()
+    os.setgroups([0, 7, 9])
+    try:
+        printed = harness.output_of(
+            ("/bin/cat", "/proc/self/status"), user=USER, cwd=str(open_path), **more
+        )
+    finally:
+        os.setgroups(before)
+    status = _status(printed)
+    assert status["Uid"] == [str(ENTRY.pw_uid)] * 4
+    assert status["Gid"] == [str(ENTRY.pw_gid)] * 4
+    assert sorted(map(int, status["Groups"])) == sorted(GROUPS)
+    for capabilities in ("CapPrm", "CapEff", "CapAmb"):
+        assert int(status[capabilities][0], 16) == 0
+
+
+_WAYS_BACK = """
+import os
+for change in (
+    lambda: os.setuid(0), lambda: os.seteuid(0), lambda: os.setresuid(-1, 0, -1),
+    lambda: os.setgid(0), lambda: os.setegid(0), lambda: os.setgroups([0]),
+):
+    try:
+        change()
+    except PermissionError:
+        print("refused")
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_there_is_no_way_back(harness: Harness, open_path: Path, more: dict[str, int]) -> None:
+    """No call gets a job root's ids or groups back (P9)."""
+    python = Path("/usr/bin/python3")
+    if not python.exists():
+        pytest.skip("there is no Python that everybody may execute")
+    command = (str(python), "-I", "-c", _WAYS_BACK)
+    printed = harness.output_of(command, user=USER, cwd=str(open_path), **more)
+    assert printed == b"refused\n" * 6
+
+
+@needs_root
+@pytest.mark.parametrize("user", [USER, str(ENTRY.pw_uid)])
+def test_the_environment_is_the_users(harness: Harness, open_path: Path, user: str) -> None:
+    """By name or by number, HOME, LOGNAME and USER are what the user database has."""
+    printed = harness.output_of(
+        "echo $HOME $LOGNAME $USER $SHELL", user=user, cwd=str(open_path), shell="/bin/sh"
+    )
+    assert printed.decode().split() == [ENTRY.pw_dir, USER, USER, "/bin/sh"]
+
+
+@needs_root
+def test_the_output_is_kept_privately(harness: Harness, open_path: Path) -> None:
+    """A job of a user writes to a file that only the daemon's own user can open (P9)."""
+    output = harness.directory / "private" / "out"
+    harness.run("echo text; cat /proc/self/fd/1", user=USER, cwd=str(open_path), output=output)
+    assert output.read_text().startswith("text\n")
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert output.stat().st_uid == 0
+
+
+@needs_root
+def test_root_as_a_user_has_roots_groups(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job with user = "root" has the groups of the database, not those the daemon came with."""
+    monkeypatch.setattr(accounts, "_groups_of", lambda _name, _gid: (0, 4242))
+    status = _status(harness.output_of(("/bin/cat", "/proc/self/status"), user="root"))
+    assert (status["Uid"][0], sorted(status["Groups"])) == ("0", ["0", "4242"])
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_a_directory_is_entered_as_the_user(
+    harness: Harness, open_path: Path, more: dict[str, int]
+) -> None:
+    """What root may enter and the user may not is refused, and the reason names the user."""
+    closed = open_path / "closed"
+    closed.mkdir(mode=0o700)
+    failed = harness.failed(harness.start(("true",), user=USER, cwd=str(closed), **more))
+    reason = f"working directory {closed}: permission denied (EACCES), as user {USER}"
+    assert failed.reason == reason
+
+
+@needs_root
+@pytest.mark.usefixtures("grouped")
+@pytest.mark.parametrize("more", WAYS)
+def test_a_directory_of_a_group_is_entered(
+    harness: Harness, open_path: Path, more: dict[str, int]
+) -> None:
+    """What only a supplementary group of the user may enter is entered."""
+    place = open_path / "group"
+    place.mkdir()
+    os.chown(place, 0, 4343)
+    place.chmod(0o710)
+    printed = harness.output_of(("/usr/bin/id", "-u"), user=USER, cwd=str(place), **more)
+    assert printed.decode().strip() == str(ENTRY.pw_uid)
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_the_program_is_looked_up_as_the_user(
+    harness: Harness, open_path: Path, more: dict[str, int]
+) -> None:
+    """What only root may execute is passed over on PATH, and refused where it is named."""
+    for name, mode in (("first", 0o700), ("second", 0o755)):
+        (open_path / name).mkdir()
+        tool = open_path / name / "tool"
+        tool.write_text(f"#!/bin/sh\necho {name}\n")
+        tool.chmod(mode)
+    common = {"user": USER, "cwd": str(open_path), **more}
+    env = {"PATH": f"{open_path}/first:{open_path}/second:/bin"}
+    assert harness.output_of(("tool",), env=env, **common) == b"second\n"
+    failed = harness.failed(harness.start(("first/tool",), **common))
+    assert failed.reason == (
+        f"may not be executed (mode, or a noexec mount) (EACCES): first/tool, as user {USER}"
+    )
+
+
+@needs_root
+def test_an_unknown_user_is_told(harness: Harness) -> None:
+    """One that there is not, by name or by number, is a start that fails with the name (P8)."""
+    for user in ("no-such-user", "4000000000", "99999999999999999999", "evil\n\x1b[2J"):
+        shown = user.replace("\n", "\\n").replace("\x1b", "\\x1b")
+        failed = harness.failed(harness.start(("true",), user=user))
+        assert failed.reason == f"user {shown}: there is no such user"
+
+
+def test_who_is_not_root_can_be_nobody_else(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon of a user runs jobs of that user only, and says why not those of another (P8)."""
+    monkeypatch.setattr("os.geteuid", lambda: ENTRY.pw_uid)
+    failed = harness.failed(harness.start(("true",), user="root"))
+    assert failed.reason == (
+        f"user root: pycron runs as {USER}; "
+        "only root's pycron can run jobs as somebody else (EPERM)"
+    )
+    assert accounts.find_account(USER).uid == ENTRY.pw_uid
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_a_container_that_lets_nobody_change_users_is_told(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, open_path: Path, more: dict[str, int]
+) -> None:
+    """Root without that privilege is told apart from a program that may not be executed (P8)."""
+
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("crond_py.runner.credentials._set_groups", refuse)
+    failed = harness.failed(harness.start(("true",), user=USER, cwd=str(open_path), **more))
+    assert failed.reason == (
+        f"user {USER}: pycron may not become that user: operation not permitted (EPERM)"
+    )
+
+
+@needs_root
+@pytest.mark.usefixtures("grouped")
+def test_only_the_thread_takes_credentials_on_and_only_for_a_while() -> None:
+    """Other threads keep what they have, and so does the thread afterwards (P9)."""
+
+    def credentials() -> list[str]:
+        status = _status(Path(f"/proc/self/task/{threading.get_native_id()}/status").read_bytes())
+        return [*status["Uid"], *status["Gid"], *status["Groups"]]
+
+    before, others = credentials(), []
+    with acting_as(accounts.find_account(USER)):
+        during = credentials()
+        thread = threading.Thread(target=lambda: others.append(credentials()))
+        path = Path(f"/proc/self/task/{threading.main_thread().native_id}/status")
+        first = _status(path.read_bytes())["Uid"]
+    thread.start()
+    thread.join()
+    assert (during[:4], during[4:8]) == (
+        ["0", "0", "0", str(ENTRY.pw_uid)],
+        ["0", "0", "0", str(ENTRY.pw_gid)],
+    )
+    assert sorted(map(int, during[8:])) == sorted(GROUPS)
+    assert first == during[:4]
+    assert credentials() == before == others[0]
+
+
+@needs_root
+@pytest.mark.parametrize("key", ["env_files", "stdin"])
+def test_roots_files_are_handed_to_a_job(harness: Harness, open_path: Path, key: str) -> None:
+    """A secret that only root can read reaches the job that the crontab gives it to."""
+    file = open_path / "secret"
+    file.write_text("A=secret\n")
+    file.chmod(0o600)
+    value = (str(file),) if key == "env_files" else file
+    printed = harness.output_of('echo "${A-$(cat)}"', user=USER, cwd=str(open_path), **{key: value})
+    assert printed in {b"secret\n", b"A=secret\n"}
+
+
+@needs_root
+@pytest.mark.parametrize("key", ["env_files", "stdin"])
+@pytest.mark.parametrize("kind", ["link", "directory", "writable"])
+def test_no_user_has_root_read_a_file(
+    harness: Harness, open_path: Path, key: str, kind: str
+) -> None:
+    """What the user could have put there is opened with the user's rights alone (P9)."""
+    secret, theirs = open_path / "secret", open_path / "theirs"
+    secret.write_text("A=secret\n")
+    secret.chmod(0o600)
+    theirs.mkdir()
+    path = theirs / "file"
+    if kind == "link":
+        os.chown(theirs, ENTRY.pw_uid, -1)
+        path.symlink_to(secret)
+    elif kind == "directory":
+        theirs.rmdir()
+        theirs.symlink_to(open_path)
+        os.chown(theirs, ENTRY.pw_uid, -1, follow_symlinks=False)
+        path = theirs / "secret"
+    else:
+        path.write_text("A=secret\n")
+        path.chmod(0o620)
+    name = "env_file" if key == "env_files" else "stdin"
+    value = (str(path),) if key == "env_files" else path
+    key_of_run = harness.start("cat", user=USER, cwd=str(open_path), **{key: value})
+    assert harness.failed(key_of_run).reason == (
+        f"{name} {path}: permission denied (EACCES), as user {USER}"
+    )
+
+
+@needs_root
+def test_the_user_cannot_take_a_limit_back(harness: Harness, open_path: Path) -> None:
+    """A limit is the soft and the hard one, and the user cannot raise it (P9)."""
+    command = "ulimit -n; ulimit -Hn; ulimit -n 101 2>/dev/null || echo no; id -u"
+    printed = harness.output_of(
+        command, user=USER, cwd=str(open_path), limits=Limits(open_files=100)
+    )
+    assert printed.decode().split() == ["100", "100", "no", str(ENTRY.pw_uid)]
+
+
+@needs_root
+def test_the_environment_of_a_job_does_not_touch_what_runs_as_root(
+    harness: Harness, open_path: Path
+) -> None:
+    """A variable that makes programs load code has no effect before the user is changed (P9)."""
+    mark = harness.directory / "mark"
+    (open_path / "sitecustomize.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    env = {"PYTHONPATH": str(open_path), "LD_PRELOAD": "/no/such.so", "LD_DEBUG": "all"}
+    ended = harness.run(
+        ("/bin/true",), user=USER, cwd=str(open_path), nice=1, env=env,
+        output=harness.directory / "out",
+    )  # fmt: skip
+    assert ended.exit.code == 0
+    assert not mark.exists()
+    assert sys.executable not in (harness.directory / "out").read_text()
