@@ -11,13 +11,14 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import Timeout, Wait, Watch, read_patience, wait_for
+from crond_py.cli.names import with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import CancelJob, CancelRun
 from crond_py.engine.view import Cancelled
-from crond_py.errors import PycronError
+from crond_py.errors import PycronError, UnknownNameError
 from crond_py.model import Outcome, Run, State
 from crond_py.schedule import format_duration
 
@@ -75,8 +76,7 @@ def command(
     """
     patience = read_patience(timeout)
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
-        request = CancelRun(int(target)) if is_run_id(target) else CancelJob(target)
-        cancelled, watch = conversation.call(request).runs, Watch.begin()
+        cancelled, watch = _cancel(conversation, target), Watch.begin()
         if not cancelled:
             if as_json:
                 say.out_json([])
@@ -96,6 +96,15 @@ def command(
 def is_run_id(target: str) -> bool:
     """Tell whether the argument is the number of a run and not the name of a job."""
     return target.isascii() and target.isdigit()
+
+
+def _cancel(conversation: Conversation, target: str) -> Sequence[Cancelled]:
+    if is_run_id(target):
+        return conversation.call(CancelRun(int(target))).runs
+    try:
+        return conversation.call(CancelJob(target)).runs
+    except UnknownNameError as error:
+        raise with_nearest(error, target, conversation) from None
 
 
 def _wait(

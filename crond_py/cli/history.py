@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -11,8 +12,8 @@ from crond_py.cli.ledgers import reading
 from crond_py.cli.names import check_known_job
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import late_by, run_record, standing, took
-from crond_py.cli.render import Column, Table, show
-from crond_py.cli.times import local_text, parse_instant, span_text, system_zone
+from crond_py.cli.render import Cell, Column, Table, show
+from crond_py.cli.times import brief_text, local_text, parse_instant, span_text, system_zone
 from crond_py.clock import SystemClock
 from crond_py.errors import UsageError
 from crond_py.model import Outcome, Run
@@ -77,11 +78,11 @@ def command(
     if ledger is None:
         say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
     if job is not None and not runs:
-        check_known_job(job, places)
+        check_known_job(job, places, crontab)
     if as_json:
         say.out_json([run_record(run) for run in runs])
     elif runs:
-        show(_table(runs))
+        show(_table(runs, now))
     else:
         say.note("no runs")
 
@@ -93,16 +94,16 @@ def _outcome(text: str) -> Outcome:
         raise UsageError(f"--outcome is one of {', '.join(Outcome)}, not {text!r}") from None
 
 
-def _table(runs: list[Run]) -> Table:
+def _table(runs: list[Run], now: datetime) -> Table:
     table = Table(
         [
             Column("RUN", is_right=True),
             Column("JOB"),
             Column("DUE"),
-            Column("LATE", drop=2, is_right=True),
-            Column("TOOK", drop=1, is_right=True),
-            Column("TRIES", drop=4, is_right=True),
-            Column("CAUSE", drop=3),
+            Column("LATE", drop=3, is_right=True),
+            Column("TOOK", drop=2, is_right=True),
+            Column("TRIES", drop=1, is_right=True),
+            Column("CAUSE", drop=4),
             Column("OUTCOME", is_state=True),
             Column("REASON", is_remark=True),
         ]
@@ -112,7 +113,7 @@ def _table(runs: list[Run]) -> Table:
         table.add(
             str(run.id),
             run.job,
-            local_text(run.due),
+            Cell(local_text(run.due), brief_text(run.due, now)),
             span_text(late) if late is not None else "",
             span_text(span) if span is not None else "",
             str(run.attempts[-1].number) if run.attempts else "",

@@ -10,8 +10,8 @@ from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, Json, StateDir, places_of
 from crond_py.cli.records import job_record, job_state, standing
-from crond_py.cli.render import Column, Table, show
-from crond_py.cli.times import local_text, relative_text, zone_of
+from crond_py.cli.render import Cell, Column, Table, show
+from crond_py.cli.times import brief_text, local_text, relative_text, zone_of
 from crond_py.clock import SystemClock
 from crond_py.control.client import call
 from crond_py.control.protocol import JobList, JobView, ListJobs
@@ -115,10 +115,10 @@ def _table(listed: JobList) -> Table:
     table = Table(
         [
             Column("JOB"),
-            Column("SCHEDULE", drop=2),
+            Column("SCHEDULE", drop=3),
             Column("NEXT DUE"),
-            Column("IN", drop=1, is_right=True),
-            Column("LAST", drop=3, is_state=True),
+            Column("IN", drop=2, is_right=True),
+            Column("LAST", drop=1, is_state=True),
             Column("STATE", is_state=True),
         ]
     )
@@ -126,12 +126,19 @@ def _table(listed: JobList) -> Table:
         table.add(
             job.name,
             job.schedule,
-            local_text(job.next_due, zone_of(job.timezone)) if job.next_due else "-",
+            _next_text(job, listed.now),
             relative_text(job.next_due, listed.now).removeprefix("in ") if job.next_due else "",
             standing(job.last) if job.last else "-",
             _doing(job),
         )
     return table
+
+
+def _next_text(job: JobView, now: datetime) -> Cell:
+    if job.next_due is None:
+        return Cell("-", "-")
+    zone = zone_of(job.timezone)
+    return Cell(local_text(job.next_due, zone), brief_text(job.next_due, now, zone))
 
 
 def _doing(job: JobView) -> str:

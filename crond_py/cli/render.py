@@ -1,9 +1,9 @@
 """How tables look: aligned text for a pipe, colour and the width of the window for a person.
 
 A pipe gets every column, every character, and one line for each row, whatever the width. A
-terminal gets what fits: less important columns are left out, a remark that has no room beside
-its row goes below it, and nothing that names a job or an instant is ever cut. No cell is trusted:
-control characters come out visible.
+terminal gets what fits: what has a brief form is brief, less important columns are left out, a
+remark that has no room beside its row goes below it, and nothing that names a job or an instant is
+ever cut. No cell is trusted: control characters come out visible.
 """
 
 from __future__ import annotations
@@ -55,16 +55,30 @@ class Column:
     is_state: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text, and the form that it has where there is little room."""
+
+    text: str
+    brief: str
+
+
 @dataclass(slots=True)
 class Table:
-    """Columns and rows of text, as many cells in each as there are columns."""
+    """Columns and rows of text, as many cells in each as there are columns.
+
+    ``brief_rows`` are the same rows for little room.
+    """
 
     columns: Sequence[Column]
     rows: list[Sequence[str]] = field(default_factory=list)
+    brief_rows: list[Sequence[str]] = field(default_factory=list)
 
-    def add(self, *cells: str) -> None:
+    def add(self, *cells: str | Cell) -> None:
         """Append a row."""
-        self.rows.append([printable_line(cell) for cell in cells])
+        pairs = [cell if isinstance(cell, Cell) else Cell(cell, cell) for cell in cells]
+        self.rows.append([printable_line(cell.text) for cell in pairs])
+        self.brief_rows.append([printable_line(cell.brief) for cell in pairs])
 
 
 def is_terminal() -> bool:
@@ -101,28 +115,34 @@ def _show_on_terminal(table: Table) -> None:
     from rich.console import Console  # noqa: PLC0415 - takes as long as all the rest
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    layout = _Layout(table, console.width)
-    for index, row in enumerate([[column.title for column in table.columns], *table.rows]):
+    titles = [column.title for column in table.columns]
+    layout = _Layout(table.columns, [titles, *table.rows], console.width)
+    if not layout.is_whole:
+        layout = _Layout(table.columns, [titles, *table.brief_rows], console.width)
+    for index, row in enumerate(layout.rows):
         for line in layout.lines(row, is_title=index == 0):
             console.print(line)
 
 
 class _Layout:
-    """Which columns of a table are shown in a width, and where the remark goes."""
+    """Which columns of a table are shown in a width, and where the remark goes.
 
-    def __init__(self, table: Table, width: int) -> None:
+    The first of the rows has the titles. ``is_whole``: no column had to be left out.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+    ) -> None:
         from rich.cells import cell_len  # noqa: PLC0415 - see above
 
-        self._columns = table.columns
+        self._columns = columns
+        self.rows = rows
         self._width = width
         self._length = cell_len
-        titles = [column.title for column in table.columns]
-        self._widths = [
-            max(cell_len(line[index]) for line in [titles, *table.rows])
-            for index in range(len(titles))
-        ]
-        self._remark = next((i for i, column in enumerate(table.columns) if column.is_remark), None)
-        self._shown = [i for i in range(len(titles)) if i != self._remark]
+        self._widths = [max(cell_len(row[index]) for row in rows) for index in range(len(columns))]
+        self._remark = next((i for i, column in enumerate(columns) if column.is_remark), None)
+        self._shown = [i for i in range(len(columns)) if i != self._remark]
+        self.is_whole = self._taken() <= width
         while self._taken() > width and (least := self._least_important()) is not None:
             self._shown.remove(least)
         self._is_beside = (

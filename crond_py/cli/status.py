@@ -7,8 +7,8 @@ from typing import Any
 from crond_py.cli import say
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.cli.records import run_record
-from crond_py.cli.render import Column, Table, show
-from crond_py.cli.times import local_text, relative_text, span_text
+from crond_py.cli.render import Cell, Column, Table, show
+from crond_py.cli.times import brief_text, local_text, relative_text, span_text
 from crond_py.control.client import call
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import DaemonStatus, GetStatus
@@ -76,7 +76,7 @@ def _runs(status: DaemonStatus) -> Table:
             str(run.id),
             run.job,
             run.state.value,
-            local_text(run.due),
+            Cell(local_text(run.due), brief_text(run.due, status.now)),
             _since(run, status),
             str(attempt.number) if attempt else "",
             str(attempt.pid) if attempt and attempt.pid and run.state is State.RUNNING else "",

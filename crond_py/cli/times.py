@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from crond_py.cli import say
 from crond_py.errors import ScheduleError
 from crond_py.schedule import parse_duration, system_timezone
+from crond_py.schedule.zones import find_zone
 from crond_py.schedule.zones import zone_of as check_zone
 
 _SECOND: Final = timedelta(seconds=1)
@@ -57,7 +61,21 @@ def _no_instant(text: str) -> ScheduleError:
 
 def local_text(instant: datetime, zone: tzinfo | None = None) -> str:
     """Return an instant as a person reads it, with its offset; None: the system's zone."""
-    return instant.astimezone(zone).isoformat(" ", "seconds")
+    return instant.astimezone(zone or system_zone()).isoformat(" ", "seconds")
+
+
+def brief_text(instant: datetime, now: datetime, zone: tzinfo | None = None) -> str:
+    """Return the same where there is little room: without what goes without saying.
+
+    That is the year of ``now``, seconds that are none, and the offset, unless the clocks of the
+    zone show this reading twice.
+    """
+    local = instant.astimezone(zone or system_zone())
+    text = local.replace(tzinfo=None).isoformat(" ", "seconds" if local.second else "minutes")
+    if local.year == now.astimezone(local.tzinfo).year:
+        text = text.partition("-")[2]
+    comes_twice = local.replace(fold=1).utcoffset() != local.replace(fold=0).utcoffset()
+    return text + local.isoformat()[-6:] if comes_twice else text
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -67,8 +85,25 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def system_zone() -> ZoneInfo:
-    """Return the zone of this machine, or of the TZ variable."""
-    return ZoneInfo(system_timezone())
+    """Return the zone of this machine, or of the TZ variable; say so where that names none."""
+    zone = system_timezone()
+    _check_tz(os.environ.get("TZ"), zone)
+    return ZoneInfo(zone)
+
+
+def tz_fault(variable: str | None, zone: str) -> str:
+    """Return what is wrong with a TZ variable in whose place ``zone`` counts, or ""."""
+    if not variable or variable.removeprefix(":") in {zone, "/etc/localtime"}:
+        return ""
+    if find_zone(variable.removeprefix(":").rpartition("/zoneinfo/")[2]) is not None:
+        return ""
+    return f"TZ={variable!r} in the environment names no time zone; that of this machine is {zone}"
+
+
+@lru_cache
+def _check_tz(variable: str | None, zone: str) -> None:
+    if fault := tz_fault(variable, zone):
+        say.note(f"warning: {fault}")
 
 
 def span_text(span: timedelta) -> str:

@@ -8,11 +8,13 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import Timeout, Watch, not_ended, read_patience, wait_for
+from crond_py.cli.names import with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Trigger
+from crond_py.errors import UnknownNameError
 from crond_py.model import Outcome, Run
 
 EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
@@ -41,7 +43,10 @@ def command(
     """
     patience = read_patience(timeout)
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
-        run_id = conversation.call(Trigger(job, force=force)).run_id
+        try:
+            run_id = conversation.call(Trigger(job, force=force)).run_id
+        except UnknownNameError as error:
+            raise with_nearest(error, job, conversation) from None
         if not wait:
             if as_json:
                 say.out_json({"run": run_id, "job": job})

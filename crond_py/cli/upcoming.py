@@ -1,7 +1,7 @@
 """``pycron next``: when jobs, or expressions, are due next, and what clock changes do to them.
 
-It needs no daemon. The ledger is opened only for jobs that have an interval of elapsed time,
-because it knows what they count from.
+It needs no daemon; one that is running is asked which crontab it has. The ledger is opened only for
+jobs that have an interval of elapsed time, because it knows what they count from.
 """
 
 from __future__ import annotations
@@ -10,16 +10,24 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import no_such_job
+from crond_py.cli.names import crontab_in_force, no_such_job
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
-from crond_py.cli.render import Column, Table, show
-from crond_py.cli.times import local_text, parse_instant, relative_text, system_zone, zone_of
+from crond_py.cli.render import Cell, Column, Table, show
+from crond_py.cli.times import (
+    brief_text,
+    local_text,
+    parse_instant,
+    relative_text,
+    system_zone,
+    zone_of,
+)
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.crontab import fingerprint, load_crontab
@@ -132,7 +140,8 @@ def command(
 ) -> None:  # fmt: skip
     """Show when jobs are due next.
 
-    No daemon is needed. What a change of the clocks has moved or left out is marked, with the
+    No daemon is needed; if one is running and no crontab is named, it is that of the daemon. What a
+    change of the clocks has moved or left out is marked, with the
     reason.
     """
     if expr and jobs:
@@ -143,12 +152,14 @@ def command(
         zone = timezone or system_timezone()
         sources = [_of_expression(text, zone, window.start) for text in expr]
     else:
-        sources = _of_crontab(places_of(crontab, state_dir), jobs or [], window.start)
+        places = places_of(crontab, state_dir)
+        file = crontab_in_force(places, crontab)
+        sources = _of_crontab(file, places, jobs or [], window.start)
     found = list(_merged(sources, window))
     if as_json:
         say.out_json([_record(item, timezone) for item in found])
     elif found:
-        show(_table(found, timezone, now if start == "now" else None))
+        show(_table(found, timezone, now, is_from_now=start == "now"))
     else:
         say.note("nothing is due" + (" until then" if window.end else ""))
     for text in _dropped_after(sources, found, window):
@@ -180,12 +191,14 @@ def _of_expression(text: str, timezone: str, start: datetime) -> _Source:
     return _Source(text, parse_schedule(text, timezone), timezone, start, note)
 
 
-def _of_crontab(places: Places, names: Sequence[str], start: datetime) -> list[_Source]:
+def _of_crontab(
+    crontab: Path, places: Places, names: Sequence[str], start: datetime
+) -> list[_Source]:
     """Return the jobs that are meant: those that are named, or all that are enabled."""
-    loaded = load_crontab(places.crontab)
+    loaded = load_crontab(crontab)
     for name in names:
         if name not in loaded.jobs:
-            raise no_such_job(name, loaded.jobs, places.crontab)
+            raise no_such_job(name, loaded.jobs, crontab)
     chosen = [loaded.jobs[name] for name in dict.fromkeys(names)] or [
         job for job in loaded.jobs.values() if job.enabled
     ]
@@ -294,11 +307,13 @@ def _dropped_after(
 # --- how it is shown ----------------------------------------------------------------------------
 
 
-def _table(found: Sequence[_Due], timezone: str | None, now: datetime | None) -> Table:
+def _table(
+    found: Sequence[_Due], timezone: str | None, now: datetime, *, is_from_now: bool
+) -> Table:
     table = Table(
         [
             Column("DUE"),
-            *([Column("IN", drop=1, is_right=True)] if now else []),
+            *([Column("IN", drop=1, is_right=True)] if is_from_now else []),
             Column("ZONE"),
             Column("JOB"),
             Column("NOTE", is_remark=True),
@@ -307,8 +322,8 @@ def _table(found: Sequence[_Due], timezone: str | None, now: datetime | None) ->
     for item in found:
         zone = timezone or item.source.timezone
         table.add(
-            local_text(item.due, zone_of(zone)),
-            *([relative_text(item.due, now).removeprefix("in ")] if now else []),
+            Cell(local_text(item.due, zone_of(zone)), brief_text(item.due, now, zone_of(zone))),
+            *([relative_text(item.due, now).removeprefix("in ")] if is_from_now else []),
             zone,
             item.source.name,
             _joined(item.note, *item.dropped),

@@ -113,6 +113,37 @@ def test_list_asks_the_daemon(env: dict[str, str], tmp_path: Path) -> None:
     assert "the daemon has another crontab" in done.stderr
 
 
+# --- next ---------------------------------------------------------------------------------------
+
+
+def test_next_is_of_the_crontab_that_the_daemon_has(env: dict[str, str], tmp_path: Path) -> None:
+    """Where nobody names a crontab it is the one whose jobs are run; an option goes before that."""
+    unnamed = {name: value for name, value in env.items() if name != "PYCRON_CRONTAB"}
+    found = json.loads(pycron("next", "off", "-n", "1", "--json", env=unnamed).stdout)
+    assert [item["job"] for item in found] == ["off"]
+    assert "did you mean 'off'?" in pycron("next", "of", env=unnamed, check=2).stderr
+    assert "did you mean 'good'?" in pycron("history", "goood", env=unnamed, check=2).stderr
+    other = tmp_path / "other.toml"
+    other.write_text('[jobs.only]\nevery = "1h"\ncommand = "true"\n')
+    for named in ({**env, "PYCRON_CRONTAB": str(other)}, env):
+        option = [] if named is not env else ["-c", str(other)]
+        found = json.loads(pycron("next", "-n", "1", "--json", *option, env=named).stdout)
+        assert [item["job"] for item in found] == ["only"]
+
+
+def test_next_does_without_a_daemon_that_does_not_answer(
+    env: dict[str, str], daemon: subprocess.Popen[bytes]
+) -> None:
+    """P4: one that is stopped or stuck keeps nobody from an answer for long."""
+    unnamed = {name: value for name, value in env.items() if name != "PYCRON_CRONTAB"}
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        done = pycron("next", env=unnamed, check=78)
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+    assert "there is no such file" in done.stderr
+
+
 # --- trigger ------------------------------------------------------------------------------------
 
 
@@ -152,8 +183,10 @@ def test_trigger_obeys_the_overlap_policy(env: dict[str, str]) -> None:
 
 
 def test_trigger_of_no_job(env: dict[str, str]) -> None:
-    """An unknown name is a usage error."""
+    """An unknown name is a usage error, with the name that was probably meant."""
     assert "'nope'" in pycron("trigger", "nope", env=env, check=2).stderr
+    done = pycron("trigger", "goood", env=env, check=2)
+    assert "no job named 'goood' in the crontab in force; did you mean 'good'?" in done.stderr
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_run(env: dict[str, str], tmp_path: Path) -> None:
@@ -211,6 +244,7 @@ def test_cancel_says_when_something_is_still_alive(env: dict[str, str], tmp_path
     [
         ("good", 1, "job good has no run that could be ended"),
         ("nope", 2, "no job named 'nope'"),
+        ("stuborn", 2, "did you mean 'stubborn'?"),
         ("99", 2, "there is no run 99"),
         ("9" * 30, 2, "there is no run 999"),
     ],

@@ -349,6 +349,7 @@ def test_a_narrow_terminal_shows_all_that_matters(env: dict[str, str]) -> None:
         "    03:00 (CET to CEST)",
         "2026-03-30 02:30:00+02:00  Europe/Berlin  backup",
     ]
+    assert "IN" in without_colour(on_terminal("next", env=env, columns=60)).splitlines()[0].split()
 
 
 def test_the_distance_is_shown_when_asked_from_now(env: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from crond_py.cli.render import Column, Table, show
+from crond_py.cli.render import Cell, Column, Table, show
 from tests.cli.program import without_colour
 
 
@@ -130,6 +130,33 @@ def test_a_terminal_gets_what_fits(
     """
     text = without_colour(shown(monkeypatch, table(), columns))
     assert [line.rstrip() for line in text.splitlines()] == lines
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (23, ["DUE               STATE", "2026-03-29 03:00  idle"]),
+        (22, ["DUE          STATE", "03-29 03:00  idle"]),
+        (18, ["DUE          STATE", "03-29 03:00  idle"]),
+        (17, ["DUE", "03-29 03:00"]),
+    ],
+)
+def test_what_has_a_brief_form_is_brief_before_a_column_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, columns: int, lines: list[str]
+) -> None:
+    """A date without its year tells more than no word on how a job went."""
+    made = Table([Column("DUE"), Column("STATE", drop=1, is_state=True)])
+    made.add(Cell("2026-03-29 03:00", "03-29 03:00"), "idle")
+    text = without_colour(shown(monkeypatch, made, columns))
+    assert [line.rstrip() for line in text.splitlines()] == lines
+
+
+def test_a_pipe_gets_nothing_brief(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a program reads does not depend on any width."""
+    made = Table([Column("DUE")])
+    made.add(Cell("2026-03-29 03:00", "03-29 03:00"))
+    show(made)
+    assert capsys.readouterr().out == "DUE\n2026-03-29 03:00\n"
 
 
 def test_only_what_says_a_state_has_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from crond_py.cli.times import local_text, parse_instant, relative_text, span_text, zone_of
+from crond_py.cli.times import (
+    brief_text,
+    local_text,
+    parse_instant,
+    relative_text,
+    span_text,
+    tz_fault,
+    zone_of,
+)
 from crond_py.errors import ScheduleError
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -76,6 +84,43 @@ def test_local_text_has_the_offset() -> None:
     """An instant that is shown can be read back as what it was."""
     assert local_text(NOW, BERLIN) == "2026-03-01 13:00:00+01:00"
     assert datetime.fromisoformat(local_text(NOW, BERLIN)) == NOW
+
+
+@pytest.mark.parametrize(
+    ("instant", "text"),
+    [
+        ("2026-03-01T12:00:00Z", "03-01 13:00"),
+        ("2026-03-01T12:00:07.9Z", "03-01 13:00:07"),
+        ("2026-12-31T22:59:00Z", "12-31 23:59"),
+        ("2026-12-31T23:00:00Z", "2027-01-01 00:00"),
+        ("2025-12-31T22:59:00Z", "2025-12-31 23:59"),
+        # The clocks of Berlin go back from 03:00 to 02:00 at 01:00 UTC.
+        ("2026-10-25T00:30:00Z", "10-25 02:30+02:00"),
+        ("2026-10-25T01:30:00Z", "10-25 02:30+01:00"),
+        ("2026-10-25T02:00:00Z", "10-25 03:00"),
+    ],
+)
+def test_a_brief_instant_leaves_out_what_goes_without_saying(instant: str, text: str) -> None:
+    """The present year, no seconds, and the offset unless the reading comes twice."""
+    assert brief_text(datetime.fromisoformat(instant), NOW, BERLIN) == text
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [None, "", "Europe/Berlin", ":Europe/Berlin", "UTC", "EST5EDT", "/etc/localtime",
+     "/usr/share/zoneinfo/Asia/Tokyo"],
+)  # fmt: skip
+def test_a_good_tz_is_no_fault(variable: str | None) -> None:
+    """Not set, empty, or the name of a zone in any of its spellings."""
+    assert tz_fault(variable, "UTC") == ""
+
+
+@pytest.mark.parametrize("variable", ["Europe/Berln", "Mars/Base", "CET-1CEST", "/nowhere", "\x1b"])
+def test_a_bad_tz_is_told_with_the_zone_that_counts(variable: str) -> None:
+    """Nobody has to wonder why times are off."""
+    fault = tz_fault(variable, "Asia/Tokyo")
+    assert fault.startswith(f"TZ={variable!r} in the environment names no time zone")
+    assert fault.endswith("Asia/Tokyo")
 
 
 def test_a_zone_that_is_none_has_a_near_one() -> None:
