@@ -136,7 +136,7 @@ class Attempts:
             pid=event.pid,
             start_ticks=event.start_ticks,
             started_at=event.started_at,
-            reason=event.note,
+            reason=event.note or active.attempt.reason,  # it may be being ended already
         )
         if event.note:
             tell(logging.ERROR, event.note, active.job.name, run=active.run.id)
