@@ -133,7 +133,7 @@ class Agenda:
         written together with its first cursor, so that a restart finds both or neither.
         """
         anchor = state.cursor.anchor
-        if not isinstance(state.job.trigger, EveryTrigger) or self._register.is_stopping:
+        if goes_by_the_clock(state.job) or self._register.is_stopping:
             return
         if state.schedule is None or anchor is None or state.cursor.accounted_until >= anchor:
             return
