@@ -73,7 +73,8 @@ class Agenda:
         state = JobState(job, cursor)
         self._register.states[job.name] = state
         if cursor != stored:
-            self._parts.outbox.write(SetCursor(cursor))
+            is_new = stored is None or stored.fingerprint != cursor.fingerprint
+            self._parts.outbox.write(SetCursor(cursor), durable=is_new)
         if not job.enabled:
             self.forget(state)
         return state
@@ -344,8 +345,9 @@ class Agenda:
 
     def _save(self, state: JobState, cursor: Cursor) -> None:
         if cursor != state.cursor:
+            is_new = cursor.fingerprint != state.cursor.fingerprint
             state.cursor = cursor
-            self._parts.outbox.write(SetCursor(cursor))
+            self._parts.outbox.write(SetCursor(cursor), durable=is_new)
 
     @contextmanager
     def _guarding(self, state: JobState) -> Iterator[None]:
