@@ -183,6 +183,8 @@ class Core:
         if not self._parts.outbox.is_empty:
             if not self._is_limit_over:
                 return
+            self._flush(is_urgent=True)
+        if not self._parts.outbox.is_empty:
             log.error("stopped with the ledger not written", extra=fields())
         left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
         if left and self._on_stopped:
