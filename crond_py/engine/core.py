@@ -31,6 +31,8 @@ from crond_py.ports import Ended, Ledger, LeftOver, Started, StartFailed, Timer
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
 
+WAITED_NO_LONGER = "pycron was stopped and waited no longer"
+
 
 class Core:
     """The engine without its thread. ``begin`` comes first, then ``handle`` for every batch."""
@@ -184,6 +186,10 @@ class Core:
             if not self._is_limit_over:
                 return
             self._flush(is_urgent=True)
+            if self._waited_for():  # it was claimed before, and has only now been started
+                self.end_runs(WAITED_NO_LONGER)
+                self._flush()
+                return
         if not self._parts.outbox.is_empty:
             log.error("stopped with the ledger not written", extra=fields())
         left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
@@ -234,7 +240,7 @@ class Core:
                 case events.TooLateDue(run):
                     self._stopper.too_late_due(run)
                 case events.StopLimitDue():
-                    self.end_runs("pycron was stopped and waited no longer")
+                    self.end_runs(WAITED_NO_LONGER)
                 case events.LedgerRetryDue():
                     self._ledger_retry = None  # every batch ends with a flush
                 case events.LedgerSettleDue():
