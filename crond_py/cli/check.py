@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import stat
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from crond_py.cli import say
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
+from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
@@ -17,6 +21,9 @@ from crond_py.crontab.model import AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
 from crond_py.errors import CrontabError, UsageError
 from crond_py.model import Missed
+from crond_py.schedule import system_timezone
+
+_MOST_NAMED: Final = 3
 
 EXAMPLES = ("pycron check", "pycron check ./crontab.toml")
 
@@ -38,7 +45,8 @@ def command(
             raise
         say.out_json({"ok": False, "faults": to_json(error.faults)})
         raise typer.Exit(error.exit_code) from None
-    warnings = [*_open_files(loaded), *_past_jobs(loaded, SystemClock().now())]
+    now = SystemClock().now()
+    warnings = [*_open_files(loaded), *_zone(loaded), *_users(loaded), *_past_jobs(loaded, now)]
     if as_json:
         say.out_json(_record(loaded, warnings))
         return
@@ -65,6 +73,45 @@ def _open_files(crontab: CrontabModel) -> list[str]:
         for file in crontab.files
         if file.stat().st_mode & stat.S_IWOTH
     ]
+
+
+def _zone(crontab: CrontabModel) -> list[str]:
+    """Say that TZ is no good, where there are jobs whose zone it would decide."""
+    if all(job.timezone for job in crontab.jobs.values()):
+        return []
+    return list(filter(None, [tz_fault(os.environ.get("TZ"), system_timezone())]))
+
+
+def _users(crontab: CrontabModel) -> Iterator[str]:
+    """Name the jobs that a daemon of this user, on this machine, could not run as their own."""
+    for user, jobs in _jobs_by_user(crontab).items():
+        what = f"{jobs[0].source}: user {user} of {_listed([job.name for job in jobs])}"
+        uid = _uid_of(user)
+        if uid is None:
+            yield f"{what}: there is no such user on this machine"
+        elif os.geteuid() not in {0, uid}:
+            yield f"{what}: only a daemon of root can run jobs as another user"
+
+
+def _jobs_by_user(crontab: CrontabModel) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in crontab.jobs.values():
+        if job.user is not None:
+            found.setdefault(job.user, []).append(job)
+    return found
+
+
+def _uid_of(user: str) -> int | None:
+    """Return the number of a user, which needs no name; None for a name that there is not."""
+    try:
+        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
 
 
 def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from crond_py.cli import check
 from tests.cli.program import environment, pycron
 
 GOOD = """\
@@ -120,6 +122,51 @@ def test_warnings_are_no_faults(env: dict[str, str], tmp_path: Path) -> None:
         f"pycron: warning: {path}:1: the time of job party is past; {fate}",
     ]
     assert len(json.loads(pycron("check", "--json", env=env).stdout)["warnings"]) == 2
+
+
+def users(*names: str) -> str:
+    """Return a crontab with a job for each of these users."""
+    return 'timezone = "UTC"\n' + "".join(
+        f'[jobs.j{number}]\nschedule = "@daily"\ncommand = "true"\nuser = "{name}"\n'
+        for number, name in enumerate(names)
+    )
+
+
+def test_users_that_are_not_there_are_pointed_out(env: dict[str, str], tmp_path: Path) -> None:
+    """A run that would fail tonight is told of today; each user once, and numbers need no name."""
+    path = tmp_path / "crontab.toml"
+    path.write_text(users("root", "nobody-knows", "nobody-knows", str(os.geteuid())))
+    done = pycron("check", env=env)
+    warning = f"{path}:6: user nobody-knows of j1, j2: there is no such user on this machine"
+    assert f"pycron: warning: {warning}" in done.stderr.splitlines()
+    assert "j3" not in done.stderr
+    assert done.stdout == f"OK: 4 jobs in {path}\n"
+
+
+def test_only_root_can_have_jobs_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P9: who is not root learns that a job of another user would not be run; their own would."""
+    path = tmp_path / "crontab.toml"
+    path.write_text(users("root", *["12345"] * 5, "54321"))
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    check.command(str(path), crontab_option=None, as_json=False)
+    ending = "only a daemon of root can run jobs as another user"
+    assert capsys.readouterr().err.splitlines() == [
+        f"pycron: warning: {path}:2: user root of j0: {ending}",
+        f"pycron: warning: {path}:6: user 12345 of j1, j2, j3 and 2 more: {ending}",
+    ]
+
+
+def test_a_bad_zone_of_the_environment_is_pointed_out(tmp_path: Path) -> None:
+    """Only where there is a job whose times it would decide."""
+    path = tmp_path / "crontab.toml"
+    job = '[jobs.a]\nschedule = "@daily"\ncommand = "true"\n'
+    path.write_text(job)
+    env = environment(tmp_path, TZ="Europe/Berln")
+    assert "TZ='Europe/Berln'" in pycron("check", env=env).stderr
+    path.write_text('timezone = "UTC"\n' + job)
+    assert pycron("check", env=env).stderr == ""
 
 
 def test_the_schema_is_one(env: dict[str, str]) -> None:
