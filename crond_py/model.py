@@ -101,6 +101,17 @@ class Align(StrEnum):
     DAY = "day"
 
 
+class Condition(StrEnum):
+    """What a job that is due ``after`` another asks of that one's run.
+
+    ``FAILURE`` is met by ``failed``, ``timed_out`` and ``lost``.
+    """
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ANY = "any"
+
+
 class Cause(StrEnum):
     """Why a run exists."""
 

@@ -7,7 +7,7 @@ outside and the last inside, as everywhere in the project.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
@@ -15,6 +15,7 @@ from typing import Protocol
 
 from crond_py.model import (
     Cause,
+    Condition,
     Cursor,
     Exit,
     Failure,
@@ -106,6 +107,38 @@ _SKIP_CODES = {
     Overlap.QUEUE: "queue_full",
     Overlap.ALLOW: "max_running",
 }
+
+
+# --- dependencies -----------------------------------------------------------------------------
+
+
+class Follow(Enum):
+    """What becomes of a run that waits for others, by what is known of them."""
+
+    WAIT = auto()
+    RUN = auto()
+    SKIP = auto()
+
+
+_FAILURES = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST})
+
+
+def meets(condition: Condition, outcome: Outcome) -> bool:
+    """Say whether a run that ended so is what a job that waits for it asks for."""
+    match condition:
+        case Condition.SUCCESS:
+            return outcome is Outcome.SUCCEEDED
+        case Condition.FAILURE:
+            return outcome in _FAILURES
+        case Condition.ANY:
+            return True
+
+
+def judge_upstreams(conditions: Mapping[str, Condition], outcomes: Mapping[str, Outcome]) -> Follow:
+    """Say whether a run that waits for others comes: at once no, if one of them ended otherwise."""
+    if any(not meets(conditions[name], outcome) for name, outcome in outcomes.items()):
+        return Follow.SKIP
+    return Follow.RUN if outcomes.keys() == conditions.keys() else Follow.WAIT
 
 
 # --- missed occurrences -----------------------------------------------------------------------

@@ -192,11 +192,13 @@ class JobReader:
         present = [key for key in table if key in SCHEDULE_KEYS and SCHEDULE_KEYS[key].is_supported]
         if not present:
             if not (table.keys() & SCHEDULE_KEYS.keys() or _is_misspelt(table, SCHEDULE_KEYS)):
-                refuse((), Refused("has no schedule", "add schedule, every, at or startup"))
+                refuse((), Refused("has no schedule", "add schedule, every, at, after or startup"))
             return None
         key = present[0]
         for other in present[1:]:
-            message = f"stands beside {key}; a job has one of schedule, every, at and startup"
+            message = (
+                f"stands beside {key}; a job has one of schedule, every, at, after and startup"
+            )
             refuse((other,), Refused(message, "make two jobs of it, or take one out"))
         if key not in own:
             return None

@@ -27,7 +27,7 @@ from crond_py.crontab.tables import (
     LimitsTable,
     defaults_of,
 )
-from crond_py.crontab.triggers import PERIOD, Expressions, Moment, Startup
+from crond_py.crontab.triggers import PERIOD, After, Expressions, Moment, Startup
 from crond_py.crontab.values import (
     Choice,
     Duration,
@@ -92,7 +92,14 @@ SCHEDULE_KEYS: Final = by_name(
             'True: due once whenever the daemon starts; "boot": once whenever the machine starts.',
             in_defaults=False,
         ),
-        Key("after", NOT_YET, "Due when the named jobs have succeeded.", in_defaults=False),
+        Key(
+            "after",
+            After(),
+            "The jobs whose runs of one cycle must have ended before this one is due: an array of"
+            ' those that must have succeeded, or a table of names with "success", "failure" or'
+            ' "any".',
+            in_defaults=False,
+        ),
     )
 )
 """A job has exactly one of these."""

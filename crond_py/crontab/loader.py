@@ -14,12 +14,13 @@ together key by key, everything else is taken whole.
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from crond_py.crontab.chains import check_chains
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
 from crond_py.crontab.fields import NAME, read_fields
 from crond_py.crontab.jobs import JobReader, Scope, check_group, check_pool, check_umask
@@ -191,7 +192,19 @@ class _Loader:
                 job = reader.read(name, table, document.scope, report, f"{file}:{line}")
                 if job is not None and is_name(name):
                     jobs[name] = job
+        self._check_chains(jobs)
         return jobs
+
+    def _check_chains(self, jobs: Mapping[str, Job]) -> None:
+        """Enter what is wrong with the chains of jobs, where all files could be read."""
+        if not all(document.table is not None for document in self._documents):
+            return
+        owners = {str(path[1]): own for path, own in self._owners.items() if path[0] == "jobs"}
+
+        def refuse(job: str, below: KeyPath, message: str, suggestion: str) -> None:
+            owners[job].add(("jobs", job, *below), message, suggestion)
+
+        check_chains(jobs, owners, refuse)
 
     def _job_tables(self, document: _Document) -> Iterator[tuple[str, Table]]:
         """Yield the jobs of a file that have a name, used once, and a table.

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from crond_py.model import (
     Align,
+    Condition,
     DstFold,
     DstGap,
     EveryMode,
@@ -66,7 +67,18 @@ class StartupTrigger:
     per_boot: bool = False
 
 
-Trigger = CronTrigger | EveryTrigger | AtTrigger | StartupTrigger
+@dataclass(frozen=True, slots=True)
+class AfterTrigger:
+    """Due when the runs of one cycle of all these jobs have ended as asked for, by name."""
+
+    conditions: Mapping[str, Condition]
+
+    def __hash__(self) -> int:
+        """Hash what it says, so that equal triggers can be shared."""
+        return hash(frozenset(self.conditions.items()))
+
+
+Trigger = CronTrigger | EveryTrigger | AtTrigger | StartupTrigger | AfterTrigger
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from crond_py.crontab.model import AtTrigger, Crontab, CronTrigger, EveryTrigger, Job
-from crond_py.model import EveryMode
+from crond_py.crontab.model import (
+    AfterTrigger,
+    AtTrigger,
+    Crontab,
+    CronTrigger,
+    EveryTrigger,
+    Job,
+)
+from crond_py.model import Condition, EveryMode
 from crond_py.schedule import format_duration, system_timezone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +60,8 @@ def _identity(job: Job) -> list[object]:
             return ["every", period // _MICROSECOND, mode.value]
         case AtTrigger(instant):
             return ["at", (instant - _EPOCH) // _MICROSECOND]
+        case AfterTrigger(conditions):
+            return ["after", sorted([name, asked.value] for name, asked in conditions.items())]
         case trigger:
             return ["startup", trigger.per_boot]
 
@@ -84,8 +93,15 @@ def describe_trigger(job: Job) -> str:
             local = instant.astimezone(ZoneInfo(job.timezone or system_timezone()))
             detail = "seconds" if local.second or local.microsecond else "minutes"
             return f"at {local.replace(tzinfo=None).isoformat(' ', detail)}"
+        case AfterTrigger(conditions):
+            return f"after {', '.join(map(_asked, conditions.items()))}"
         case trigger:
             return "at boot" if trigger.per_boot else "at startup"
+
+
+def _asked(condition: tuple[str, Condition]) -> str:
+    name, asked = condition
+    return name if asked is Condition.SUCCESS else f"{name} ({asked})"
 
 
 def diff_crontabs(old: Crontab, new: Crontab) -> CrontabDiff:

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
-from crond_py.crontab.faults import Problem, Refused, shown
-from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, StartupTrigger, Trigger
-from crond_py.crontab.values import Duration, Kind, Schema, not_the
+from crond_py.crontab.faults import Problem, Refused, quoted, shown
+from crond_py.crontab.model import (
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    StartupTrigger,
+    Trigger,
+)
+from crond_py.crontab.values import Choice, Duration, Kind, Schema, not_the
 from crond_py.errors import ScheduleError
-from crond_py.model import DstFold, DstGap, EveryMode
+from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import parse_schedule
 
 SHORTEST_PERIOD: Final = timedelta(milliseconds=100)
 MAX_EXPRESSIONS: Final = 100
+MAX_UPSTREAMS: Final = 1000
 _ANY_OFFSET: Final = timedelta(hours=36)  # more than any zone is from UTC, with a gap
 _YEARS: Final = range(1970, 9990)
 
@@ -136,6 +145,61 @@ class Startup(Kind):
         return {"enum": [True, "boot"]}
 
 
+@dataclass(frozen=True, slots=True)
+class After(Kind):
+    """An array of jobs that are to succeed, or a table of jobs and what is asked of each."""
+
+    def read(self, value: object) -> AfterTrigger:
+        """Return the trigger. Whether there are such jobs is for the loader to see."""
+        if isinstance(value, list):
+            problems = [
+                Problem((index,), f"must be the name of a job, not {quoted(name)}")
+                for index, name in enumerate(value)
+                if not isinstance(name, str)
+            ]
+            if problems:
+                raise Refused(problems=problems)
+            if twice := next((name for name in value if value.count(name) > 1), None):
+                raise Refused(f"names {quoted(twice)} twice")
+            value = dict.fromkeys(value, Condition.SUCCESS.value)
+        if not isinstance(value, dict):
+            hint = f"write [{quoted(value)}]" if isinstance(value, str) else ""
+            raise not_the('an array of jobs, or a table such as { backup = "any" }', value, hint)
+        if not value:
+            raise Refused("names no job", "a job without a schedule needs one to follow")
+        if len(value) > MAX_UPSTREAMS:
+            raise Refused(f"must name at most {MAX_UPSTREAMS} jobs, not {len(value)}")
+        condition = Choice(Condition)
+        problems = []
+        conditions: dict[str, Condition] = {}
+        for name, asked in value.items():
+            try:
+                conditions[name] = Condition(condition.read(asked))
+            except Refused as refused:
+                problems += [problem.below((name,)) for problem in refused.problems]
+        if problems:
+            raise Refused(problems=problems)
+        return AfterTrigger(MappingProxyType(conditions))
+
+    def schema(self) -> Schema:
+        """Return the schema of either form."""
+        name = {"type": "string", "minLength": 1}
+        array = {
+            "type": "array",
+            "items": name,
+            "minItems": 1,
+            "maxItems": MAX_UPSTREAMS,
+            "uniqueItems": True,
+        }
+        table = {
+            "type": "object",
+            "additionalProperties": Choice(Condition).schema(),
+            "minProperties": 1,
+            "maxProperties": MAX_UPSTREAMS,
+        }
+        return {"anyOf": [array, table]}
+
+
 def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar) -> Trigger:
     """Return the trigger of a job from its one schedule key and, for intervals, the mode.
 
@@ -148,6 +212,8 @@ def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar)
             return AtTrigger(_instant(value, calendar))
         case "startup":
             return StartupTrigger(value.per_boot)
+        case "after":
+            return AfterTrigger(value.conditions)
         case _ if isinstance(value, EveryTrigger):
             return EveryTrigger(value.period, mode or EveryMode.FIXED_RATE)
         case _:

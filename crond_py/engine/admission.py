@@ -9,7 +9,7 @@ from functools import partial
 
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.parts import Parts, Register, fields, log, tell
-from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.stopping import Stopper
 from crond_py.model import Cause, Outcome, Run, State
 from crond_py.policy import Admission, OverlapDecision, decide_overlap
@@ -28,20 +28,30 @@ class Admitter:
         self._stopper = stopper
 
     def admit(
-        self, state: JobState, due: datetime, cause: Cause, *, is_forced: bool = False
+        self,
+        state: JobState,
+        due: datetime,
+        cause: Cause,
+        *,
+        is_forced: bool = False,
+        era: int | None = None,
     ) -> ActiveRun | None:
-        """Claim an occurrence; it starts, waits its turn, or is skipped (None) by its policy."""
+        """Claim an occurrence; it starts, waits its turn, or is skipped (None) by its policy.
+
+        ``era`` is that of the job's own clock, unless given.
+        """
         job = state.job
+        era = state.cursor.era if era is None else era
         decision = _decide(state, cause)
         if decision.admission is Admission.SKIP and not is_forced:
-            self._skip(state, due, cause, decision.code)
+            self._skip(state, era, due, cause, decision.code)
             return None
         must_wait = decision.admission in {Admission.QUEUE, Admission.REPLACE} and not is_forced
         if decision.admission is Admission.REPLACE and not is_forced:
             self._end_earlier(state, due)
             must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
-        run = Run(0, job.name, state.cursor.era, due, cause, State.QUEUED, now)
+        run = Run(0, job.name, era, due, cause, State.QUEUED, now)
         active = ActiveRun(job, run, Stage.BEHIND)
         if must_wait:
             state.queued.append(active)
@@ -65,12 +75,12 @@ class Admitter:
         has_slot = self._register.slots(state.job).is_free_for(state.job)
         return decision.admission is Admission.START and has_slot
 
-    def _skip(self, state: JobState, due: datetime, cause: Cause, code: str) -> None:
+    def _skip(self, state: JobState, era: int, due: datetime, cause: Cause, code: str) -> None:
         now = self._parts.timekeeper.now()
         reason = f"{code}: {_blocking(state)}"
         claim = Claim(
             state.job.name,
-            state.cursor.era,
+            era,
             due,
             cause,
             State.DONE,
@@ -79,7 +89,7 @@ class Admitter:
             reason=reason,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        self._register.on_row(state.job.name)
+        self._register.on_outcome(Conclusion(claim.job, claim.era, due, Outcome.SKIPPED))
         tell(logging.WARNING, "run skipped", state.job.name, due=due, reason=reason)
 
     def refuses(self, state: JobState, cause: Cause) -> str:

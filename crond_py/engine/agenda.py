@@ -19,7 +19,7 @@ from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register, fields, log
-from crond_py.engine.records import JobState, Stage
+from crond_py.engine.records import Conclusion, JobState, Stage
 from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
 from crond_py.policy import (
     TICK,
@@ -312,7 +312,16 @@ class Agenda:
             count=dropped.count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        self._register.on_row(state.job.name)
+        self._register.on_outcome(
+            Conclusion(
+                claim.job,
+                claim.era,
+                claim.due,
+                Outcome.MISSED,
+                last_due=claim.last_due,
+                count=claim.count,
+            )
+        )
         self._log(
             logging.WARNING,
             "occurrences missed",

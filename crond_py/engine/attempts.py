@@ -18,7 +18,7 @@ from crond_py.clock import to_ns
 from crond_py.engine.events import KillDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
 from crond_py.engine.parts import Parts, Register, fields, log, tell
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.model import Attempt, Cause, Exit, Outcome, State
 from crond_py.policy import (
     Admission,
@@ -86,7 +86,9 @@ class Attempts:
         has_begun = active.attempt is not None
         if within is None or has_begun or active.stage not in {Stage.BEHIND, Stage.SLOT}:
             return
-        deadline = self._parts.timekeeper.deadline(active.run.due + within)
+        run = active.run
+        since = run.claimed_at if run.cause is Cause.UPSTREAM else run.due
+        deadline = self._parts.timekeeper.deadline(since + within)
         active.wait_timer = self._parts.timers.call_at(deadline, TooLateDue(active))
 
     def write_and_launch(self, active: ActiveRun) -> None:
@@ -149,7 +151,7 @@ class Attempts:
             attempt=active.attempt_number,
             pid=event.pid,
             due=active.run.due,
-            late=event.started_at - active.run.due if active.attempt_number == 1 else None,
+            late=event.started_at - active.run.due if _is_timed(active) else None,
             cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
         )
         if active.stop is not None:
@@ -343,7 +345,8 @@ class Attempts:
             SetRun(active.run.id, State.DONE, outcome=outcome, reason=reason, finished_at=now),
             durable=is_durable,
         )
-        self._register.on_row(active.job.name)
+        run = active.run
+        self._register.on_outcome(Conclusion(run.job, run.era, run.due, outcome))
         for callback in active.on_end:
             self._parts.outbox.then(partial(callback, active.run))
         level = logging.INFO if outcome is Outcome.SUCCEEDED else logging.WARNING
@@ -443,3 +446,8 @@ class Attempts:
         if timer is not None:
             self._parts.timers.cancel(timer)
             setattr(active, name, None)
+
+
+def _is_timed(active: ActiveRun) -> bool:
+    """Whether an attempt begins at its run's due instant, and not when another run has ended."""
+    return active.attempt_number == 1 and active.run.cause is not Cause.UPSTREAM

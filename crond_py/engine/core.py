@@ -16,9 +16,10 @@ from crond_py.engine import events
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.chains import Chains
 from crond_py.engine.parts import Parts, Register, fields, log
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, JobState, Stage
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
 from crond_py.engine.stopping import Stopper
@@ -48,7 +49,8 @@ class Core:
         register.on_idle = self._agenda.job_idle
         self._started_at = now = parts.timekeeper.now()
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
-        register.on_row = self._row_entered
+        self._chains = Chains(parts, register, self._admitter)
+        register.on_outcome = self._concluded
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
@@ -69,6 +71,7 @@ class Core:
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
             state.last = last.get(job.name)
+        self._chains.set_jobs(self._register.states.values(), self._ledger)
         for name, cursor in cursors.items():
             if name not in crontab.jobs:
                 self._agenda.forget_stored(cursor)
@@ -96,6 +99,7 @@ class Core:
             else:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
+        self._chains.set_jobs(self._register.states.values())
         self._attempts.fill_all()
 
     def _stored_cursors(self, crontab: Crontab) -> dict[str, Cursor]:
@@ -255,8 +259,9 @@ class Core:
         if step is not None:
             self._agenda.clock_changed(step, self._register.states)
 
-    def _row_entered(self, job: str) -> None:
-        self._retention.note_row(job, self._parts.timekeeper.now())
+    def _concluded(self, conclusion: Conclusion) -> None:
+        self._retention.note_row(conclusion.job, self._parts.timekeeper.now())
+        self._chains.concluded(conclusion)
 
     def _watch_ledger(self) -> None:
         """While the ledger is in trouble, have it see from time to time whether that is over."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from crond_py.crontab.model import Job, Pool
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
-from crond_py.engine.records import ActiveRun, JobState
+from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
 from crond_py.ports import KeptOutputs, Processes, ProcessSpec, Timers
@@ -50,8 +50,8 @@ class Parts:
 class Register:
     """Every run without an outcome, every job and every pool.
 
-    ``on_idle`` is told when a job's last unfinished run has ended, and at which instant; ``on_row``
-    when a job has got another row with an outcome.
+    ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
+    ``on_outcome`` when an occurrence has got its outcome, or a stretch of them.
     """
 
     runs: dict[int, ActiveRun] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Register:
     shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
-    on_row: Callable[[str], None] = lambda _job: None
+    on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
 
     def slots(self, job: Job) -> Slots:
         """Return the slots of a job's pool; a removed job may name one that is gone."""

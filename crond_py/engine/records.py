@@ -43,6 +43,18 @@ class Stop:
     is_forced: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What became of an occurrence, or of a stretch of ``count``, the last at ``last_due``."""
+
+    job: str
+    era: int
+    due: datetime
+    outcome: Outcome
+    last_due: datetime | None = None
+    count: int = 1
+
+
 @dataclass(slots=True, eq=False)
 class ActiveRun:
     """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.

@@ -8,6 +8,7 @@ import pytest
 
 from crond_py.model import (
     Cause,
+    Condition,
     Cursor,
     Exit,
     Failure,
@@ -22,6 +23,7 @@ from crond_py.model import (
 from crond_py.policy import (
     TICK,
     Admission,
+    Follow,
     Load,
     MissedRule,
     Recovery,
@@ -31,6 +33,8 @@ from crond_py.policy import (
     decide_recovery,
     is_retryable,
     judge_exit,
+    judge_upstreams,
+    meets,
     next_unaccounted,
     plan_missed,
     retry_delay,
@@ -375,3 +379,36 @@ def test_a_cancelled_run_is_not_run_again(on_crash: OnCrash) -> None:
             job_exists=True,
         )
         assert recovery is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "met_by"),
+    [
+        ("success", {"succeeded"}),
+        ("failure", {"failed", "timed_out", "lost"}),
+        ("any", set(Outcome)),
+    ],
+)
+def test_what_meets_a_condition(condition: str, met_by: set[str]) -> None:
+    """Each condition of ``after`` is met by the outcomes that its name says, and no others."""
+    assert {o for o in Outcome if meets(Condition(condition), o)} == met_by
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({}, Follow.WAIT),
+        ({"a": "succeeded"}, Follow.WAIT),
+        ({"b": "failed"}, Follow.WAIT),
+        ({"a": "succeeded", "b": "skipped"}, Follow.RUN),
+        ({"a": "failed"}, Follow.SKIP),
+        ({"a": "cancelled", "b": "succeeded"}, Follow.SKIP),
+    ],
+)
+def test_a_run_waits_for_all_and_is_skipped_for_one(
+    outcomes: dict[str, str], expected: Follow
+) -> None:
+    """A run comes when all it waits for ended as asked; it is known not to come at the first no."""
+    conditions = {"a": Condition.SUCCESS, "b": Condition.ANY}
+    known = {name: Outcome(outcome) for name, outcome in outcomes.items()}
+    assert judge_upstreams(conditions, known) is expected

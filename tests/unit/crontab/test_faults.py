@@ -150,7 +150,7 @@ TEXTS = [
 ]
 
 LATER = [
-    _extra("later-after", 'after = ["b"]', "after", "not supported yet"),
+    _extra("after-beside", 'after = ["b"]', "after", "stands beside schedule"),
     _extra("later-notify", 'notify = ["n"]', "notify", "not supported yet"),
     Bad("group-key", f"[groups.g]\nshare = 1\n{JOB}", 2, "groups.g.share", ("not a key",)),
     Bad("group-weight", f"[groups.g]\nweight = 0\n{JOB}", 2, "groups.g.weight", ("between",)),
@@ -271,7 +271,12 @@ COMMAND = 'command = "true"\n'
 SCHEDULES = [
     _job("none", COMMAND, 1, "", "no schedule"),
     _job("two", COMMAND + 'every = "5s"\nschedule = "* * * * *"', 4, "schedule", "beside every"),
-    _job("after-alone", COMMAND + 'after = ["b"]', 3, "after", "not supported yet"),
+    _job("after-nobody", COMMAND + 'after = ["b"]', 3, "after", 'no job "b"'),
+    _job("after-text", COMMAND + 'after = "b"', 3, "after", 'write ["b"]'),
+    _job("after-nothing", COMMAND + "after = []", 3, "after", "names no job"),
+    _job("after-twice", COMMAND + 'after = ["b", "b"]', 3, "after", 'names "b" twice'),
+    _job("after-number", COMMAND + "after = [1]", 3, "after[0]", "the name of a job"),
+    _job("after-condition", COMMAND + 'after = { b = "sucess" }', 3, "after.b", '"success"?'),
     _job("misspelt", COMMAND + 'shedule = "* * * * *"', 3, "shedule", '"schedule"?'),
     _job("cron-range", COMMAND + 'schedule = "61 * * * *"', 3, "schedule", "minute"),
     _job("cron-fields", COMMAND + 'schedule = "* * *"', 3, "schedule"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import MappingProxyType
 
 import pytest
 
-from crond_py.crontab.model import Job
+from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.engine.events import Call
 from crond_py.model import Exit, Run
 from crond_py.ports import RunQuery
 from tests.simulation.fakes import Behaviour
@@ -51,3 +53,14 @@ def outcomes(world: World, job: str = "a") -> list[str]:
 def is_alive(world: World, job: str = "a") -> int:
     """Return how many processes of a job live."""
     return sum(process.job == job for process in world.machine.alive.values())
+
+
+def reload(world: World, *jobs: Job, pools: tuple[Pool, ...] = ()) -> None:
+    """Put other jobs in force."""
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.jobs = {job.name: job for job in jobs}
+    crontab = Crontab(
+        MappingProxyType(world.jobs), MappingProxyType({pool.name: pool for pool in pools})
+    )
+    core.handle([Call(lambda: core.reload(crontab))])

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 
-from crond_py.crontab.model import AtTrigger, Crontab, CronTrigger, Job, Pool
-from crond_py.engine.events import Call
+from crond_py.crontab.model import AtTrigger, CronTrigger, Job, Pool
 from crond_py.model import Missed, Overlap
-from tests.simulation.world import World
-from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
+from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
 MINUTE = timedelta(minutes=1)
 JOB = Job("a", CronTrigger(("* * * * *",)), "true", timezone="UTC", overlap=Overlap.QUEUE)
-
-
-def reload(world: World, *jobs: Job, pools: tuple[Pool, ...] = ()) -> None:
-    """Put other jobs in force."""
-    assert world.daemon is not None
-    core = world.daemon.core
-    world.jobs = {job.name: job for job in jobs}
-    crontab = Crontab(
-        MappingProxyType(world.jobs), MappingProxyType({pool.name: pool for pool in pools})
-    )
-    core.handle([Call(lambda: core.reload(crontab))])
 
 
 def test_a_looser_policy_lets_what_waits_start_at_once(machine_with: MachineWith) -> None:

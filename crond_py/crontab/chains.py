@@ -1,0 +1,97 @@
+"""What holds only of all jobs together: the chains that ``after`` makes of them.
+
+A chain begins at a job that is due by itself, its head. Every job that follows belongs to the
+cycles of that head, so it cannot wait for itself, nor for jobs whose heads are due at other times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from crond_py.crontab.faults import nearest, quoted
+from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, Job
+from crond_py.crontab.summary import fingerprint
+
+Refuse = Callable[[str, tuple[str | int, ...], str, str], None]
+"""Enters a fault of a job: its name, the path of the key below it, the message, the way out."""
+
+
+def check_chains(jobs: Mapping[str, Job], named: Mapping[str, object], refuse: Refuse) -> None:
+    """Refuse names that there are not, circles, and jobs that wait for others of other cycles.
+
+    ``named`` has all jobs of the files, ``jobs`` only those without a fault; what follows from a
+    job with a fault is not looked at.
+    """
+    chains = {
+        name: job.trigger for name, job in jobs.items() if isinstance(job.trigger, AfterTrigger)
+    }
+    for name, trigger in chains.items():
+        for upstream in trigger.conditions:
+            if upstream not in named:
+                message = f"there is no job {quoted(upstream)}"
+                refuse(name, ("after",), message, nearest(upstream, named))
+    graph = {
+        name: [upstream for upstream in trigger.conditions if upstream in jobs]
+        for name, trigger in chains.items()
+    }
+    _refuse_circles(graph, refuse)
+    _refuse_joins(jobs, graph, refuse)
+
+
+def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> None:
+    """Refuse each circle once, and take it apart."""
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            # It lists the circle from a job to one that waits for it, the first again at the end.
+            circle = list(reversed(error.args[1]))
+            name = min(circle)
+            begin = circle.index(name)
+            around = [*circle[begin:-1], *circle[:begin], name]
+            path = " after ".join(map(quoted, around))
+            refuse(name, ("after",), f"waits for itself: {path}", "take one of them out")
+            graph[name] = []
+        else:
+            return
+
+
+def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refuse: Refuse) -> None:
+    """Refuse jobs that follow from heads that are due at different times."""
+    heads: dict[str, dict[str, str]] = {}  # of each job: its heads by what they are due at
+    for name in TopologicalSorter(graph).static_order():
+        upstreams = graph.get(name)
+        if not upstreams:
+            heads[name] = {_times_of(jobs[name]): name}
+            continue
+        mine: dict[str, str] = {}
+        for upstream in upstreams:
+            mine.update(heads[upstream])
+        if len(mine) > 1:
+            first, second = sorted(mine.values())[:2]
+            refuse(
+                name,
+                ("after",),
+                f"follows from {quoted(first)} and {quoted(second)}, which are due at other times",
+                "let both follow from one job, or give them the same schedule",
+            )
+            mine = dict(list(mine.items())[:1])
+        heads[name] = mine
+
+
+def _times_of(job: Job) -> str:
+    """Return what is the same for jobs that are due at the same instants.
+
+    What depends on the job's name (H, jitter), or on when it was first seen, is its own.
+    """
+    match job.trigger:
+        case CronTrigger(expressions):
+            is_own = any("H" in expression.upper() for expression in expressions)
+        case EveryTrigger(align=align):
+            is_own = align is None
+        case AtTrigger():
+            is_own = False
+        case _:
+            is_own = True
+    return f"job {job.name}" if is_own or job.jitter is not None else fingerprint(job)

@@ -1,0 +1,305 @@
+"""Jobs that are due after others: each cycle, whatever happens in the middle of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool
+from crond_py.engine.events import Call
+from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
+from tests.simulation.fakes import Behaviour
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+HEAD = Job("head", CronTrigger(("0 * * * *",)), "true", timezone="UTC")
+OK = Exit(code=0)
+BAD = Exit(code=3)
+
+
+def after(name: str, *upstreams: str, **conditions: str) -> Job:
+    """Return a job that follows others; what is only named is to succeed."""
+    asked = {**dict.fromkeys(upstreams, "success"), **conditions}
+    return Job(name, AfterTrigger({job: Condition(word) for job, word in asked.items()}), "true")
+
+
+def to_the_hour(world: World, more: timedelta = 5 * SECOND) -> None:
+    """Let time pass until a little after the next full hour."""
+    now = world.clock.now()
+    past = timedelta(minutes=now.minute, seconds=now.second, microseconds=now.microsecond)
+    world.pass_time(HOUR - past + more)
+
+
+def behave(world: World, **jobs: Behaviour) -> None:
+    """Have the processes of some jobs behave in a way of their own."""
+    world.machine.behaviours.update(jobs)
+
+
+def ask(world: World, what: str, name: str) -> None:
+    """Cancel or trigger a job."""
+    assert world.daemon is not None
+    core = world.daemon.core
+    if what == "cancel":
+        core.handle([Call(lambda: core.cancel_job(name))])
+    else:
+        core.handle([Call(lambda: core.trigger(name, is_forced=False, then=lambda _run: None))])
+
+
+def test_one_follows_the_other(machine_with: MachineWith) -> None:
+    """P1: the run that follows carries the due instant of the cycle, and starts at the end."""
+    world = machine_with(HEAD, after("next", "head"), lasts=2 * SECOND)
+    to_the_hour(world)
+    (first,), (second,) = rows(world, "head"), rows(world, "next")
+    assert second.due == first.due
+    assert second.cause is Cause.UPSTREAM
+    assert first.finished_at == second.claimed_at
+    assert outcomes(world, "next") == ["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "exit_", "expected"),
+    [
+        ("success", OK, "succeeded"),
+        ("success", BAD, "skipped"),
+        ("failure", OK, "skipped"),
+        ("failure", BAD, "succeeded"),
+        ("any", OK, "succeeded"),
+        ("any", BAD, "succeeded"),
+    ],
+)
+def test_conditions(machine_with: MachineWith, condition: str, exit_: Exit, expected: str) -> None:
+    """Each condition is met by what it says, and else the run is skipped with its reason."""
+    world = machine_with(HEAD, after("next", head=condition))
+    behave(world, head=Behaviour(exits=(exit_,)))
+    to_the_hour(world)
+    (run,) = rows(world, "next")
+    assert str(run.outcome) == expected
+    reasons = {"success": "upstream_failed: head has failed"}
+    reasons["failure"] = "upstream_not_failed: head has succeeded"
+    assert run.reason == (reasons[condition] if expected == "skipped" else "")
+
+
+def test_a_failure_goes_down_the_chain(machine_with: MachineWith) -> None:
+    """P1: each job further down has its row, which names the job before it."""
+    world = machine_with(HEAD, after("b", "head"), after("c", "b"), after("d", c="any"))
+    behave(world, head=Behaviour(exits=(BAD,)))
+    to_the_hour(world)
+    assert [run.reason for run in rows(world, "b")] == ["upstream_failed: head has failed"]
+    assert [run.reason for run in rows(world, "c")] == ["upstream_failed: b was skipped"]
+    assert outcomes(world, "d") == ["succeeded"]
+
+
+DIAMOND = (HEAD, after("left", "head"), after("right", "head"), after("end", "left", "right"))
+
+
+def test_a_diamond(machine_with: MachineWith) -> None:
+    """P2: a job that joins two others runs once, when the later one has ended."""
+    world = machine_with(*DIAMOND)
+    behave(world, right=Behaviour(lasts=(3 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "left") == ["succeeded"]
+    assert rows(world, "end") == []
+    world.pass_time(3 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+    to_the_hour(world, 10 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded", "succeeded"]
+
+
+def test_both_ends_at_one_instant(machine_with: MachineWith) -> None:
+    """P2: two that end in one batch make one run of the job that waits for both."""
+    world = machine_with(*DIAMOND, lasts=7 * SECOND)
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+@pytest.mark.parametrize("who", ["left", "right"])
+def test_one_side_fails(machine_with: MachineWith, who: str) -> None:
+    """P1: one outcome for the job that joins, whichever side fails and whichever is first."""
+    world = machine_with(*DIAMOND)
+    for side, lasts in (("left", SECOND), ("right", MINUTE)):
+        exits = (BAD if side == who else OK,)
+        behave(world, **{side: Behaviour(lasts=(lasts,), exits=exits)})
+    to_the_hour(world, 5 * MINUTE)
+    (run,) = rows(world, "end")
+    assert (str(run.outcome), run.reason) == ("skipped", f"upstream_failed: {who} has failed")
+
+
+def test_a_retry_is_waited_for(machine_with: MachineWith) -> None:
+    """The outcome counts, and not that of the first attempt."""
+    head = replace(HEAD, retry=Retry(attempts=2, delay=5 * MINUTE))
+    world = machine_with(head, after("next", "head"))
+    behave(world, head=Behaviour(exits=(BAD,)))
+    to_the_hour(world)
+    assert rows(world, "next") == []
+    behave(world, head=Behaviour(exits=(OK,)))
+    world.pass_time(6 * MINUTE)
+    assert outcomes(world, "head") == outcomes(world, "next") == ["succeeded"]
+
+
+@pytest.mark.parametrize("who", ["head", "left", "right"])
+def test_a_cancel_in_each_place(machine_with: MachineWith, who: str) -> None:
+    """P1: what waits for a cancelled run is skipped, and the rest of the cycle is accounted for."""
+    world = machine_with(*DIAMOND, lasts=10 * MINUTE)
+    to_the_hour(world)
+    if who != "head":
+        world.pass_time(10 * MINUTE)
+    ask(world, "cancel", who)
+    world.pass_time(30 * MINUTE)
+    assert outcomes(world, who) == ["cancelled"]
+    assert outcomes(world, "end") == ["skipped"]
+    (run,) = rows(world, "end")
+    assert run.reason.startswith("upstream_failed: ")
+
+
+@pytest.mark.parametrize("reboots", [False, True])
+@pytest.mark.parametrize("minutes", [1, 11, 21, 31])
+def test_a_crash_in_each_place(machine_with: MachineWith, *, minutes: int, reboots: bool) -> None:
+    """P1, P2: wherever in a diamond the crash comes, every job has one outcome for the cycle."""
+    world = machine_with(*(replace(job, on_crash=OnCrash.RERUN) for job in DIAMOND))
+    behave(
+        world,
+        head=Behaviour(lasts=(10 * MINUTE,)),
+        left=Behaviour(lasts=(5 * MINUTE,)),
+        right=Behaviour(lasts=(10 * MINUTE,)),
+        end=Behaviour(lasts=(5 * MINUTE,)),
+    )
+    to_the_hour(world, minutes * MINUTE)
+    world.kill_daemon()
+    if reboots:
+        world.machine.reboot()
+    world.boot_daemon()
+    world.pass_time(HOUR - minutes * MINUTE - MINUTE)
+    for job in DIAMOND:
+        (run,) = rows(world, job.name)
+        assert run.outcome is not None
+        # Adopted processes end with an exit that nobody can tell, and what follows is skipped.
+        allowed = {"succeeded"} if reboots else {"succeeded", "lost", "skipped"}
+        assert str(run.outcome) in allowed
+
+
+def test_a_join_remembers_across_a_restart(machine_with: MachineWith) -> None:
+    """P1: one side had its outcome before the restart, the other has it after."""
+    world = machine_with(*(replace(job, on_crash=OnCrash.RERUN) for job in DIAMOND))
+    behave(world, right=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, 5 * MINUTE)
+    assert outcomes(world, "left") == ["succeeded"]
+    world.kill_daemon()
+    world.machine.reboot()
+    world.boot_daemon()
+    world.pass_time(15 * MINUTE)
+    assert outcomes(world, "right") == outcomes(world, "end") == ["succeeded"]
+
+
+def test_what_was_missed_has_no_followers(machine_with: MachineWith) -> None:
+    """P1: a stretch that the head has missed is a stretch of what follows, as skipped."""
+    head = replace(HEAD, missed=Missed.SKIP)
+    world = machine_with(head, after("next", "head"))
+    to_the_hour(world)
+    world.kill_daemon()
+    world.pass_time(5 * HOUR)
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    missed, skipped = rows(world, "head")[-1], rows(world, "next")[-1]
+    assert str(missed.outcome) == "missed"
+    assert str(skipped.outcome) == "skipped"
+    assert (skipped.due, skipped.last_due, skipped.count) == (
+        missed.due,
+        missed.last_due,
+        missed.count,
+    )
+
+
+def test_caught_up_cycles_are_followed(machine_with: MachineWith) -> None:
+    """P1: each run that is made up has its own followers."""
+    head = replace(HEAD, missed=Missed.ALL)
+    follower = replace(after("next", "head"), overlap=Overlap.QUEUE)
+    world = machine_with(head, follower)
+    to_the_hour(world)
+    world.kill_daemon()
+    world.pass_time(3 * HOUR)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert [run.due for run in rows(world, "next")] == [run.due for run in rows(world, "head")]
+    assert set(outcomes(world, "next")) == {"succeeded"}
+
+
+def test_a_manual_run_is_followed(machine_with: MachineWith) -> None:
+    """A head that is run by hand begins a cycle of its own."""
+    world = machine_with(HEAD, after("next", "head"))
+    ask(world, "trigger", "head")
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "next") == ["succeeded"]
+    assert rows(world, "next")[0].due == rows(world, "head")[0].due
+
+
+def test_a_follower_can_be_run_by_hand(machine_with: MachineWith) -> None:
+    """It runs at once, whatever it waits for."""
+    world = machine_with(HEAD, after("next", "head"))
+    ask(world, "trigger", "next")
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "next") == ["succeeded"]
+    assert rows(world, "head") == []
+
+
+def test_a_disabled_follower_has_no_rows(machine_with: MachineWith) -> None:
+    """Only occurrences of enabled jobs are accounted for."""
+    world = machine_with(HEAD, replace(after("next", "head"), enabled=False))
+    to_the_hour(world)
+    assert rows(world, "next") == []
+
+
+def test_a_head_ends_while_the_daemon_stops(machine_with: MachineWith) -> None:
+    """P1: what follows a run that a stopping daemon waits for is claimed, and runs later."""
+    world = machine_with(HEAD, after("next", "head"), lasts=MINUTE)
+    to_the_hour(world)
+    assert world.daemon is not None
+    core = world.daemon.core
+    stopped: list[bool] = []
+    core.handle([Call(lambda: core.stop(None, lambda: stopped.append(True)))])
+    world.pass_time(2 * MINUTE)
+    assert stopped == [True]
+    assert outcomes(world, "next") == ["queued"]
+    world.kill_daemon()
+    world.boot_daemon()
+    world.pass_time(2 * MINUTE)
+    assert outcomes(world, "next") == ["succeeded"]
+
+
+def test_start_within_counts_from_when_it_could_start(machine_with: MachineWith) -> None:
+    """A long head does not make what follows too late."""
+    follower = replace(after("next", "head"), start_within=MINUTE)
+    world = machine_with(HEAD, follower, lasts=20 * MINUTE)
+    to_the_hour(world, 21 * MINUTE)
+    assert outcomes(world, "next") == ["running"]
+
+
+def test_a_pool_of_one(machine_with: MachineWith) -> None:
+    """P4: a follower in the pool of its head gets the slot that this gives back."""
+    jobs = [replace(job, pool="one") for job in (HEAD, after("next", "head"))]
+    world = machine_with(*jobs)
+    reload(world, *jobs, pools=(Pool("default"), Pool("one", 1)))
+    to_the_hour(world)
+    assert outcomes(world, "next") == ["succeeded"]
+    assert world.daemon is not None
+    assert {pool.running for pool in world.daemon.core.status().pools} == {0}
+
+
+def dues(runs: list[Run]) -> list[str]:
+    """Return the due instants of runs."""
+    return [run.due.isoformat() for run in runs]
+
+
+def test_a_new_time_has_cycles_of_its_own(machine_with: MachineWith) -> None:
+    """P1: after a clock set far back, readings that come again are new cycles for the chain."""
+    world = machine_with(*DIAMOND)
+    to_the_hour(world)
+    world.clock.jump(-5 * HOUR)
+    world.pass_time(6 * HOUR)
+    heads, ends = rows(world, "head"), rows(world, "end")
+    assert sorted(dues(heads)) == sorted(dues(ends))
+    assert set(outcomes(world, "end")) == {"succeeded"}
+    assert {run.era for run in ends} == {0, 1}
