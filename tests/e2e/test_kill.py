@@ -45,11 +45,11 @@ class Attack:
     def strike(self) -> None:
         """Start the daemon, let it live for a random time, kill it; often jobs die with it."""
         self.daemon.start(is_up=False)
-        asked = self._ask() if self.random.random() < 0.5 else None
         self._let_live(self.random.uniform(0.02, LONGEST_LIFE_S))
-        if asked is None and self.random.random() < 0.3:
+        asked = None
+        if self.random.random() < 0.4:
             asked = self._ask()
-            self._let_live(self.random.uniform(0.1, 0.6))
+            self._let_live(self.random.uniform(0.1, 1.2))
         self.daemon.signal(signal.SIGKILL)
         self.crashes.append(to_us(SystemClock().now()))
         assert self.daemon.wait_exit() == -signal.SIGKILL
@@ -73,7 +73,7 @@ class Attack:
         """Begin to cancel a job's runs, or to trigger one; the answer may never come."""
         rule = self.random.choice(self.mixture.rules)
         command = self.random.choice(["cancel", "trigger"])
-        more = ["--json"] if command == "cancel" else ["--force"] if rule.overlap == "allow" else []
+        more = ["--json"] if command == "cancel" else []
         process = subprocess.Popen(
             [*self.daemon.command, command, rule.job, *more],
             env=self.daemon.environment,
