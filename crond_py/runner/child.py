@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey
 from crond_py.runner.descent import Root
+from crond_py.runner.marks import Marks
 from crond_py.runner.proctree import Process
 
 
@@ -52,7 +53,9 @@ class Child:
     @property
     def root(self) -> Root:
         """Return where its tree begins."""
-        return Root(self.pid, self.start_ticks or 0, self.tag, is_pinned=self.is_own)
+        return Root(
+            self.pid, self.start_ticks or 0, self.tag, self.key.number, is_pinned=self.is_own
+        )
 
     @property
     def tree_is_gone(self) -> bool:
@@ -61,10 +64,10 @@ class Child:
             self.spared.get(pid) == ticks for pid, ticks in self.members.values()
         )
 
-    def has_marked(self, process: Process, tag: str, attempt: int) -> bool:
-        """Return whether a process, with what its environment tells, shows that it is of ours."""
-        if tag == self.tag:
-            return attempt in {0, self.key.number}
+    def has_marked(self, process: Process, marks: Marks) -> bool:
+        """Return whether a process shows that it is of this tree."""
+        if marks.name(self.tag, self.key.number):
+            return True
         if (process.pid, process.start_ticks) in tuple(self.members.values()):
             return True
         return self.is_own and self.pid in {process.session, process.group}

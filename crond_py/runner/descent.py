@@ -2,7 +2,7 @@
 
 A tree is its leader (the process that was started) and whatever descends from it. Marks tell a
 descendant, since each can be lost: the session id (until setsid), the chain of parents (until
-one of them ends), and PYCRON_RUN_ID in the environment (until a program writes over its own).
+one of them ends), and those that it carries itself (see ``marks``).
 What was known before counts as well, and leads on to its own children and its session.
 """
 
@@ -17,7 +17,7 @@ from crond_py.runner.proctree import Process, Snapshot
 
 
 class Root(NamedTuple):
-    """Where a tree begins: its leader, and the tag that all of it inherited.
+    """Where a tree begins: its leader, and the marks that all of it inherited.
 
     ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
     a session and a process group, cannot mean anybody else. ``pid`` 0: there is no leader.
@@ -26,6 +26,7 @@ class Root(NamedTuple):
     pid: int
     start_ticks: int
     tag: str
+    attempt: int
     is_pinned: bool
 
 
@@ -50,8 +51,11 @@ def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -
     if leader_is_there:
         members.add(root.pid)
         members.update(p.pid for p in candidates.values() if p.session == root.pid)
-    tag = os.fsencode(root.tag)
-    members.update(pid for pid in candidates if pid not in members and snapshot.tag(pid) == tag)
+    members.update(
+        pid
+        for pid in candidates
+        if pid not in members and snapshot.marks(pid).name(root.tag, root.attempt)
+    )
     members = _close(snapshot, candidates, members)
     if leader_is_there:
         members.discard(root.pid)

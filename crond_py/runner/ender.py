@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 from crond_py.model import Leftovers
-from crond_py.runner import pidfds, proctree
+from crond_py.runner import pidfds, procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
 from crond_py.runner.leftovers import describe_left, describe_spared
@@ -134,7 +134,7 @@ class Ender:
             # First the picture, then the orphans: what loses its parent between the two is seen
             # with it in the one, and by itself in the other.
             needs_all = any(child.stop is not None for child in children)
-            if needs_all or not proctree.tells_children():
+            if needs_all or not procfile.tells_children():
                 self._watch.look_after_orphans(pictures.full)
             else:
                 self._watch.look_after_orphans()

@@ -11,8 +11,8 @@ lists only processes, among them children that are just being started and not in
 There, a child that is not in the table is an orphan once every start that was going on when it
 was first seen is over.
 
-Whose it is: it is in the session or group of a job, it carries a job's tag, or it was seen as a
-member of a tree. An orphan without any mark belongs to the one run that can have brought it
+Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
+a member of a tree. An orphan without any mark belongs to the one run that can have brought it
 forth, if there is but one: a run that was there when the orphan was met, and began before it.
 """
 
@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crond_py.ports import AttemptKey
-from crond_py.runner import proctree
+from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.marks import Marks, read_marks
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -79,12 +80,12 @@ class Orphans:
     def look(self, snapshot: Snapshot | None = None) -> list[Orphan]:
         """Reap all orphans that have ended, and return those that live and nobody watches.
 
-        ``snapshot`` is needed where ``proctree.tells_children`` says no. Raises OSError where no
+        ``snapshot`` is needed where ``procfile.tells_children`` says no. Raises OSError where no
         descriptor is left to look with.
         """
         with self._lock:
             if snapshot is None:
-                pids = proctree.list_children_of_thread(os.getpid(), os.getpid()) or []
+                pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
                 table = list(self._children())
                 own = {child.pid for child in table if child.is_own}
                 pids = [pid for pid in pids if pid not in own]
@@ -172,11 +173,11 @@ class Orphans:
         if process is None:
             return
         orphan.start_ticks = process.start_ticks
-        tag, attempt = proctree.read_tag(process.pid)
-        if child.has_marked(process, tag, attempt):
+        marks = read_marks(process.pid)
+        if child.has_marked(process, marks):
             orphan.key = child.key
         elif not orphan.is_judged:
-            orphan.key = _find_owner(process, tag, attempt, orphan.suspects)
+            orphan.key = _find_owner(process, marks, orphan.suspects)
         orphan.suspects = dict.fromkeys(orphan.suspects)
         orphan.is_judged = True
 
@@ -184,14 +185,14 @@ class Orphans:
 def list_children() -> list[int]:
     """Return the pids of our children, zombies included."""
     me = os.getpid()
-    found = proctree.list_children_of(me)
+    found = procfile.list_children_of(me)
     if found is not None:
         return found
     return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
 
 
 def _find_owner(
-    process: Process, tag: str, attempt: int, suspects: Mapping[AttemptKey, Child | None]
+    process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
 ) -> AttemptKey | None:
     """Return which of the suspects a process belongs to, or None where that cannot be told."""
     able = [
@@ -200,9 +201,9 @@ def _find_owner(
         if child is None or (child.start_ticks or 0) <= process.start_ticks
     ]
     for key, child in able:
-        if child is not None and child.has_marked(process, tag, attempt):
+        if child is not None and child.has_marked(process, marks):
             return key
-    return able[0][0] if len(able) == 1 and not tag else None
+    return able[0][0] if len(able) == 1 and marks == Marks() else None
 
 
 def _still_lives(pid: int) -> bool:

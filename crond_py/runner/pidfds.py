@@ -14,7 +14,7 @@ import struct
 from datetime import timedelta
 
 from crond_py.model import Exit
-from crond_py.runner import proctree
+from crond_py.runner import procfile, proctree
 
 # linux/pidfd.h; Python has no names for these yet.
 _SIGNAL_PROCESS_GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
@@ -23,7 +23,7 @@ _INFO_BYTES = 64  # PIDFD_INFO_SIZE_VER0: mask first, exit_code last
 _GET_INFO = (3 << 30) | (_INFO_BYTES << 16) | (0xFF << 8) | 11  # _IOWR(0xFF, 11, pidfd_info)
 
 # What pidfd_open(2) answers where it has nothing to say about the process.
-_UNABLE = proctree.SHORTAGES | {errno.ENODEV, errno.ENOSYS, errno.EPERM}
+_UNABLE = procfile.SHORTAGES | {errno.ENODEV, errno.ENOSYS, errno.EPERM}
 
 
 def open_verified(pid: int, start_ticks: int) -> int | None:

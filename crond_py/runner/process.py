@@ -26,6 +26,7 @@ from crond_py.ports import (
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
+from crond_py.runner.marks import brand_for, put_brand
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Refused, Spawned, spawn
 from crond_py.runner.starters import Starters
@@ -113,7 +114,7 @@ class ProcessRunner:
         self._supervisor.stop(key, number)
 
     def survivors(self, identity: str) -> list[Survivor]:
-        """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
+        """Return the processes that carry the marks of runs of that ledger."""
         return proctree.find_survivors(identity)
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
@@ -185,6 +186,7 @@ class ProcessRunner:
         try:
             result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):
+                put_brand(result.pid, brand_for(spec.tag, spec.key.number))
                 self._watch(spec, result)
         finally:
             self._supervisor.start_is_over(token)

@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
-from crond_py.runner import pidfds, proctree
+from crond_py.runner import pidfds, procfile
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
 from crond_py.runner.orphans import Orphans
@@ -180,7 +180,7 @@ class Supervisor:
 
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
-        return self._orphans is not None and not child.is_adopted and proctree.tells_children()
+        return self._orphans is not None and not child.is_adopted and procfile.tells_children()
 
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
         """Watch a further member of a child's tree; the descriptor is the supervisor's."""
@@ -214,7 +214,7 @@ class Supervisor:
 
         Without a snapshot this is quick, and does nothing where the kernel tells no children.
         """
-        if self._orphans is None or (snapshot is None and not proctree.tells_children()):
+        if self._orphans is None or (snapshot is None and not procfile.tells_children()):
             return
         try:
             unwatched = self._orphans.look(snapshot)
@@ -271,7 +271,7 @@ class Supervisor:
             tree_is_gone = child is not None and child.tree_is_gone
         if orphan is not None and self._orphans is not None:
             self._orphans.has_ended(orphan)
-        if tree_is_gone or (orphan is not None and not proctree.tells_children()):
+        if tree_is_gone or (orphan is not None and not procfile.tells_children()):
             self._ender.look_at(child)
         return None
 

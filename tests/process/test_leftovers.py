@@ -16,7 +16,8 @@ import pytest
 
 from crond_py.model import Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessEvent, Started
-from crond_py.runner import pidfds, proctree, subreaper, supervisor
+from crond_py.runner import pidfds, procfile, proctree, subreaper, supervisor
+from crond_py.runner.marks import Marks, read_marks
 from crond_py.runner.orphans import list_children
 from crond_py.runner.supervisor import Supervisor
 from tests.process.conftest import Harness, has_ended, wait_until_gone
@@ -57,15 +58,17 @@ def _kinds(harness: Harness, key: AttemptKey) -> list[type[ProcessEvent]]:
     return [type(event) for event in harness.told(key)]
 
 
-def _hide(name: str, then: str = "exec sleep 999") -> str:
-    """Return a command for a process that nothing of its own connects with its run.
+def _hide(name: str, then: str = "exec sleep 999", *, is_branded: bool = True) -> str:
+    """Return a command for a process that nothing that shows connects with its run.
 
     It was forked twice, has another session, directory and no environment, and holds no file of
-    the run. It writes its pid into the named pipe of that name before it goes on.
+    the run. It writes its pid into the named pipe of that name before it goes on. Where it is not
+    ``is_branded``, it has no mark at all.
     """
     inner = f"echo \\$\\$ >$HERE/{name}; {then}"
     middle = f'cd /; HERE=$HERE sh -c "{inner}" <&- >/dev/null 2>&1 & exit 0'
-    return f"env -i HERE=$PWD PATH=$PATH setsid sh -c '{middle}'"
+    shed = "" if is_branded else "prlimit --locks=unlimited:unlimited "
+    return f"{shed}env -i HERE=$PWD PATH=$PATH setsid sh -c '{middle}'"
 
 
 def _pid_of(path: Path) -> int:
@@ -134,14 +137,15 @@ def test_a_name_drives_no_terminal(reaping: Harness) -> None:
     assert reaping.ended(key).note.startswith("left 1 process running: \\x1b[31m\\nred (pid ")
 
 
-def test_what_is_hidden_is_left_over_all_the_same(reaping: Harness) -> None:
+@pytest.mark.parametrize("is_branded", [True, False])
+def test_what_is_hidden_is_left_over_all_the_same(reaping: Harness, is_branded: bool) -> None:
     """Without a session, an environment or a parent of its run a process is still known."""
     pipe = reaping.fifo("one")
-    key = _start(reaping, _hide("one"))
+    key = _start(reaping, _hide("one", is_branded=is_branded))
     pid = _pid_of(pipe)
-    assert reaping.ended(key).note.startswith("left 1 process running: ")
-    assert reaping.ended(key).note.endswith(f" (pid {pid})")
-    assert reaping.leftovers() == [], "it carries no tag"
+    note = reaping.ended(key).note
+    assert note.startswith("left 1 process running: ")
+    assert note.endswith(f" (pid {pid})")
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["plain", "hidden"])
@@ -203,14 +207,29 @@ def test_a_job_that_kills_its_own_process_group(reaping: Harness) -> None:
 
 @pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
 def test_a_stop_reaches_what_is_hidden(reaping: Harness, force: bool) -> None:
-    """Timeout and cancel end a process that nothing of its own connects with its run (P6)."""
+    """Timeout and cancel end a process that shows no connection with its run (P6)."""
     pipe = reaping.fifo("one")
+    others = [_start(reaping, f"{_hide('other')}; sleep 997; true") for _ in range(3)]
     key = _start(reaping, f"{_hide('one')}; sleep 998; true")
     pidfd = os.pidfd_open(_pid_of(pipe))
     reaping.runner.stop(key, force=force)
     ended = reaping.ended(key)
     assert has_ended(pidfd)
     assert ended.exit.signal == (9 if force else 15)
+    assert [_kinds(reaping, other) for other in others] == [[Started]] * 3
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_a_stop_reaches_what_has_no_mark_at_all(reaping: Harness, force: bool) -> None:
+    """An orphan that can be of one run only is ended with that (P6)."""
+    pipe = reaping.fifo("one")
+    key = _start(reaping, f"{_hide('one', is_branded=False)}; sleep 998; true")
+    pid = _pid_of(pipe)
+    assert read_marks(pid) == Marks()
+    pidfd = os.pidfd_open(pid)
+    reaping.runner.stop(key, force=force)
+    reaping.ended(key)
+    assert has_ended(pidfd)
 
 
 def test_a_stop_reaches_what_the_hidden_have_brought_forth(reaping: Harness) -> None:
@@ -230,7 +249,7 @@ def test_an_unmarked_orphan_of_another_run_is_not_touched(reaping: Harness) -> N
     """What may belong to one of several runs is ended with none of them (P2)."""
     pipe = reaping.fifo("one")
     bystander = _start(reaping, "sleep 997; true")
-    key = _start(reaping, f"{_hide('one')}; sleep 998; true")
+    key = _start(reaping, f"{_hide('one', is_branded=False)}; sleep 998; true")
     pidfd = os.pidfd_open(_pid_of(pipe))
     reaping.runner.stop(bystander, force=True)
     reaping.ended(bystander)
@@ -291,8 +310,8 @@ def test_without_lists_of_children_the_same_holds(
     reaping: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a kernel that does not list children, leftovers are found by looking at everything."""
-    monkeypatch.setattr(proctree, "tells_children", lambda: False)
-    monkeypatch.setattr(proctree, "list_children_of_thread", lambda _pid, _thread: None)
+    monkeypatch.setattr(procfile, "tells_children", lambda: False)
+    monkeypatch.setattr(procfile, "list_children_of_thread", lambda _pid, _thread: None)
     pipe = reaping.fifo("one")
     key = _start(reaping, f"{_hide('one')}; exit 4", leftovers="kill")
     pidfd = os.pidfd_open(_pid_of(pipe))
@@ -335,7 +354,7 @@ def test_runs_end_where_no_descriptor_is_left_to_look_with(
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr(proctree, "list_children_of_thread", refuse)
+        patch.setattr(procfile, "list_children_of_thread", refuse)
         keys = [_start(reaping, "sleep 0 & exit 6") for _ in range(5)]
         assert [reaping.ended(key).exit.code for key in keys] == [6] * 5
     assert caplog.text.count("cannot look for what jobs have left behind") == 1

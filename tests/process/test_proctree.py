@@ -11,10 +11,11 @@ import pytest
 
 from crond_py.runner import proctree
 from crond_py.runner.descent import Root, find_descendants
+from crond_py.runner.marks import Marks, brand_for
 from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import Harness
 
-ROOT = Root(pid=100, start_ticks=5000, tag="k-1", is_pinned=True)
+ROOT = Root(pid=100, start_ticks=5000, tag="k-1", attempt=1, is_pinned=True)
 STRANGER = ROOT._replace(is_pinned=False)
 ME = os.getpid()
 
@@ -28,8 +29,14 @@ class FakeSnapshot(Snapshot):
 
     def __init__(self, *processes: Process, tags: dict[int, str] | None = None) -> None:
         super().__init__({process.pid: process for process in processes})
-        self._tags = dict.fromkeys(self.processes, b"")
-        self._tags.update({pid: tag.encode() for pid, tag in (tags or {}).items()})
+        self._marks = dict.fromkeys(self.processes, Marks())
+        for pid, text in (tags or {}).items():
+            tag, _, attempt = text.partition("/")
+            number = int(attempt or "1")
+            is_brand = tag == "brand"
+            self._marks[pid] = (
+                Marks(brand=brand_for("k-1", number)) if is_brand else Marks(tag, number)
+            )
 
 
 LEADER = _process(100, ME, 100, 5000)
@@ -73,6 +80,18 @@ CASES = {
         {},
         [],
     ),
+    "not another attempt": (
+        [LEADER, _process(101, ME, 101, 5001)],
+        {101: "k-1/2"},
+        {},
+        [],
+    ),
+    "by its brand alone": (
+        [LEADER, _process(101, 1, 101, 5001), _process(102, 1, 102, 5001)],
+        {101: "brand/1", 102: "brand/2"},
+        {},
+        [101],
+    ),
     "not a zombie": ([LEADER, _process(101, 100, 100, 5001, zombie=True)], {}, {}, []),
     "not ourselves, and nobody through us": (
         [LEADER, _process(ME, 100, ME, 5001), _process(102, ME, 102, 5002)],
@@ -103,6 +122,23 @@ def test_who_belongs_to_a_run(
     """A descendant is known by its session, its parents or its tag; nobody else is (P6)."""
     snapshot = FakeSnapshot(*processes, tags=tags)
     assert [process.pid for process in find_descendants(snapshot, root, known)] == expected
+
+
+def test_a_session_that_began_in_the_tree_is_part_of_it() -> None:
+    """A member's session counts while its leader is a member or gone, and not otherwise (P6)."""
+    lost = [_process(101, 1, 200, 5001), _process(102, 1, 200, 5002)]
+    headless = Root(0, 0, "k-1", 1, is_pinned=False)
+
+    def found(*more: Process) -> list[int]:
+        snapshot = FakeSnapshot(*lost, *more, tags={101: "k-1"})
+        return [process.pid for process in find_descendants(snapshot, headless, {})]
+
+    assert found() == [101, 102]
+    assert found(_process(200, 1, 200, 4000, zombie=True)) == [101, 102]
+    # A person who runs something with the environment of a job has a shell that is not of the job.
+    assert found(_process(200, 1, 200, 4000)) == [101]
+    snapshot = FakeSnapshot(*lost, _process(200, 1, 200, 5000), tags={200: "k-1"})
+    assert [p.pid for p in find_descendants(snapshot, headless, {})] == [101, 102, 200]
 
 
 REUSED = [_process(100, 1, 100, 9000), _process(101, 100, 100, 9001)]

@@ -1,0 +1,157 @@
+"""The marks by which a process shows, by itself, to which attempt it belongs.
+
+There are two, given to the process that is started and inherited by all that descends from it:
+
+- ``PYCRON_RUN_ID`` and ``PYCRON_ATTEMPT`` in its environment, until a program clears or writes
+  over that;
+- its brand: the soft limit on file locks (RLIMIT_LOCKS), which since Linux 2.4.25 limits nothing,
+  says nothing to any program, and goes with every fork, execve and setsid. Its number names the
+  ledger, the run and the attempt. It is put on from outside just after the start, and on what the
+  process may have started by then. It cannot be had where the hard limit is lower, and a child that
+  has lost its parent within that moment goes without.
+
+Both tell of a run's tree through a crash of the daemon and to the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import zlib
+from typing import NamedTuple
+
+from crond_py.runner import procfile
+
+_TAG = b"PYCRON_RUN_ID"
+_ATTEMPT = b"PYCRON_ATTEMPT"
+_LONGEST_NUMBER = 10
+_PF_KTHREAD = 0x00200000  # linux/sched.h
+_EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
+
+_RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
+_LIMIT_NAME = b"Max file locks"
+_IS_BRAND = 1 << 62  # no number of locks that anybody would ask for
+_LEDGER_BITS, _RUN_BITS, _ATTEMPT_BITS = 24, 28, 8
+
+
+class Marks(NamedTuple):
+    """What a process shows; "", 0 and None stand for a mark that it has not."""
+
+    tag: str = ""
+    attempt: int = 0
+    brand: int | None = None
+
+    def name(self, tag: str, attempt: int) -> bool:
+        """Return whether they name an attempt of a run.
+
+        Where the environment gives only a run, it stands for any attempt of that.
+        """
+        if self.tag == tag and self.attempt in {0, attempt}:
+            return True
+        return self.brand is not None and self.brand == brand_for(tag, attempt)
+
+    def attempt_of(self, identity: str) -> tuple[str, int] | None:
+        """Return the tag and the attempt that they name, where those are of that ledger."""
+        if self.tag.startswith(f"{identity}-") and self.attempt:
+            return self.tag, self.attempt
+        return None if self.brand is None else tag_of_brand(self.brand, identity)
+
+
+def brand_for(tag: str, attempt: int) -> int | None:
+    """Return the brand of an attempt, or None where its numbers are too large for one."""
+    identity, _, number = tag.rpartition("-")
+    if not number.isascii() or not number.isdigit() or len(number) > _LONGEST_NUMBER:
+        return None
+    run = int(number)
+    if not identity or run >> _RUN_BITS or attempt >> _ATTEMPT_BITS:
+        return None
+    ledger = zlib.crc32(os.fsencode(identity)) >> (32 - _LEDGER_BITS)
+    return _IS_BRAND | ((ledger << _RUN_BITS | run) << _ATTEMPT_BITS) | attempt
+
+
+def tag_of_brand(brand: int, identity: str) -> tuple[str, int] | None:
+    """Return the tag and the attempt that a brand means; None if it is of another ledger."""
+    run = brand >> _ATTEMPT_BITS & ((1 << _RUN_BITS) - 1)
+    tag, attempt = f"{identity}-{run}", brand & ((1 << _ATTEMPT_BITS) - 1)
+    return (tag, attempt) if brand_for(tag, attempt) == brand else None
+
+
+def put_brand(pid: int, brand: int | None) -> None:
+    """Brand a process that was just started, and the children that it may have by now."""
+    if brand is None:
+        return
+    waiting = [pid]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            _, hard = resource.prlimit(pid, _RLIMIT_LOCKS)
+            resource.prlimit(pid, _RLIMIT_LOCKS, (brand, hard))
+        except (OSError, ValueError):  # it is gone, has become another user, or has a lower limit
+            continue
+        try:
+            # Read after it was branded: what it starts from now on has inherited that.
+            waiting.extend(procfile.list_children_of(pid) or ())
+        except OSError:  # out of descriptors: then there are the other marks
+            return
+
+
+def read_marks(pid: int) -> Marks:
+    """Return the marks of a process, as far as we may see them."""
+    environment = _read_environment(pid)
+    attempt = environment.get(_ATTEMPT, b"")
+    is_number = attempt.isdigit() and len(attempt) < _LONGEST_NUMBER
+    tag = os.fsdecode(environment.get(_TAG, b""))
+    return Marks(tag, int(attempt) if is_number else 0, _read_brand(pid))
+
+
+def _read_brand(pid: int) -> int | None:
+    _, found, rest = (procfile.read(f"/proc/{pid}/limits") or b"").partition(_LIMIT_NAME)
+    words = rest.split(None, 1)
+    if not found or not words or not words[0].isdigit():
+        return None
+    number = int(words[0])
+    return number if number >= _IS_BRAND else None
+
+
+def _read_environment(pid: int) -> dict[bytes, bytes]:
+    """Return our own variables out of a process's environment; {} where we may not look."""
+    data = b"\0" + (_read_settled_environment(pid) or b"")
+    if b"\0" + _TAG + b"=" not in data:
+        return {}
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item.startswith(b"PYCRON_"))
+    # getenv(3) takes the first of two equal names.
+    return {name: value for name, _, value in reversed(list(pairs))}
+
+
+def _read_settled_environment(pid: int) -> bytes | None:
+    """Return a process's environment; None where it is gone or not ours to read.
+
+    In the middle of an exec the old memory is given up and the new one not set up, and the
+    environment looks empty; it is so only if the memory is the same before and after the look.
+    """
+    path = f"/proc/{pid}/environ"
+    before: tuple[bytes, ...] | None = None
+    for _ in range(_EXEC_LOOKS):
+        data = procfile.read(path)
+        if data != b"":
+            return data
+        memory = _read_memory_layout(pid)
+        if memory == () or (memory and memory == before):
+            return data
+        before = memory
+        os.sched_yield()
+    return b""
+
+
+def _read_memory_layout(pid: int) -> tuple[bytes, ...] | None:
+    """Return where a process's memory lies; None: it is in the middle of an exec.
+
+    start_code (field 26) is set last, so it is 0 until then. Zombies and the kernel's own threads,
+    known by a bit of their flags (field 9), have no memory and need none.
+    """
+    fields = (procfile.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
+    if not fields or fields[0] in {b"Z", b"X"} or int(fields[6]) & _PF_KTHREAD:
+        return ()
+    if fields[23] == b"0":
+        return None
+    return fields[23], fields[25], fields[47], fields[48]
