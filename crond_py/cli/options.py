@@ -54,10 +54,13 @@ def places_of(crontab: str | None, state_dir: str | None) -> Places:
 def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of jobs that begin so, for a shell's completion."""
     # Only a shell asks, and only here is a crontab needed to read a command line.
+    from crond_py.cli.names import crontab_in_force  # noqa: PLC0415
     from crond_py.crontab import load_crontab  # noqa: PLC0415
 
+    option = ctx.params.get("crontab")
     try:
-        names = load_crontab(places_of(ctx.params.get("crontab"), None).crontab).jobs
+        places = places_of(option, ctx.params.get("state_dir"))
+        names = load_crontab(crontab_in_force(places, option)).jobs
     except PycronError:
         return []
     return [name for name in names if name.startswith(incomplete)]

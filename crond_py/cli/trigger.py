@@ -14,7 +14,7 @@ from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Trigger
-from crond_py.errors import UnknownNameError
+from crond_py.errors import UnknownNameError, UsageError
 from crond_py.model import Outcome, Run
 
 EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
@@ -42,6 +42,8 @@ def command(
     as for any other run, unless it is forced.
     """
     patience = read_patience(timeout)
+    if timeout is not None and not wait:
+        raise UsageError("--timeout is how long to wait at most, so it needs --wait")
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
         try:
             run_id = conversation.call(Trigger(job, force=force)).run_id

@@ -171,6 +171,7 @@ def test_trigger_waits_no_longer_than_it_is_told(env: dict[str, str]) -> None:
     """The run goes on, the exit code is 1."""
     done = pycron("trigger", "slow", "--wait", "--timeout", "50ms", env=env, check=1)
     assert "has not ended within 50ms; it goes on" in done.stderr
+    assert "needs --wait" in pycron("trigger", "slow", "--timeout", "1s", env=env, check=2).stderr
 
 
 def test_trigger_obeys_the_overlap_policy(env: dict[str, str]) -> None:
