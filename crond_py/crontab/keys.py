@@ -231,8 +231,8 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job(
         "output",
         Choice(OutputMode),
-        "Where output goes: into each run's own file; besides that, line by line, to the daemon's"
-        " own output (stream) or the journal of systemd; or nowhere (discard).",
+        "Where output goes: into each run's own file; besides that, line by line, into the log of"
+        " the daemon (stream) or the journal of systemd; or nowhere (discard).",
     ),
     _job(
         "output_limit",
