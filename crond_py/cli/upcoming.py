@@ -31,7 +31,7 @@ from crond_py.cli.times import (
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.crontab import fingerprint, load_crontab
-from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.crontab.model import AfterTrigger, Job, StartupTrigger
 from crond_py.errors import LedgerError, UsageError
 from crond_py.model import Cursor
 from crond_py.places import Places
@@ -183,6 +183,12 @@ def _window(
     return _Window(begin, end, number)
 
 
+_WHENEVER: Final = {
+    StartupTrigger: "whenever the daemon or the machine starts",
+    AfterTrigger: "when the jobs that it follows have ended, see pycron graph",
+}
+
+
 # --- what is due --------------------------------------------------------------------------------
 
 
@@ -206,9 +212,9 @@ def _of_crontab(
     cursors = _read_cursors(places) if needs_anchor else {}
     sources = []
     for job in chosen:
-        if isinstance(job.trigger, StartupTrigger):
+        if isinstance(job.trigger, StartupTrigger | AfterTrigger):
             if names:
-                say.note(f"job {job.name} is due whenever the daemon or the machine starts")
+                say.note(f"job {job.name} is due {_WHENEVER[type(job.trigger)]}")
         elif (source := _of_job(job, cursors.get(job.name), start)) is not None:
             sources.append(source)
     return sources

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.schema import SCHEMA_FILE
-from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.tables import GROUP_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
 from crond_py.model import EveryMode, Missed, Overlap
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -73,11 +73,13 @@ def test_the_annotated_example_shows_every_key() -> None:
     shown = {*document, *(key for job in jobs for key in job)}
     tables = ("retry", "limits", "keep")
     shown |= {key for job in [*jobs, document["defaults"]] for key in keys_of(job, *tables)}
-    shown |= {f"pools.{key}" for pool in document["pools"].values() for key in pool}
+    for name in ("pools", "groups"):
+        shown |= {f"{name}.{key}" for table in document[name].values() for key in table}
     wanted = {key.name for key in FILE_KEYS.values() if key.is_supported}
     wanted |= {key.name for key in JOB_KEYS.values() if key.is_supported}
     for name, table in (
-        ("retry", RETRY_KEYS), ("limits", LIMITS_KEYS), ("keep", KEEP_KEYS), ("pools", POOL_KEYS)
+        ("retry", RETRY_KEYS), ("limits", LIMITS_KEYS), ("keep", KEEP_KEYS), ("pools", POOL_KEYS),
+        ("groups", GROUP_KEYS),
     ):  # fmt: skip
         wanted |= {f"{name}.{key}" for key in table}
     assert shown == wanted

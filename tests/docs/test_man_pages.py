@@ -16,7 +16,7 @@ from crond_py.cli import app
 from crond_py.crontab import load_crontab
 from crond_py.crontab.fields import Key
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
-from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.tables import GROUP_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
 from crond_py.schedule import format_duration
 from crond_py.schedule.expression import NAMED
 
@@ -100,6 +100,7 @@ TABLES = [
     pytest.param(FORMAT["LIMITS"], LIMITS_KEYS, id="limits"),
     pytest.param(FORMAT["A RETRY"], RETRY_KEYS, id="retry"),
     pytest.param(FORMAT["WHAT TO KEEP"], KEEP_KEYS, id="keep"),
+    pytest.param(FORMAT["A GROUP"], GROUP_KEYS, id="group"),
 ]
 
 

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, MODEL_NAMES
 from crond_py.crontab.model import Job
 from crond_py.crontab.schema import SCHEMA_FILE, json_schema, schema_text
-from crond_py.crontab.tables import KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.tables import GROUP_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
 from crond_py.model import Limits, Retry
 
 VALIDATOR = Draft202012Validator(json_schema())
@@ -45,7 +45,7 @@ def test_the_schema_is_one() -> None:
 
 def test_every_key_has_a_line_that_says_what_it_is_for() -> None:
     """Each key is described by one sentence, for editors and manual pages."""
-    for table in (FILE_KEYS, JOB_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS):
+    for table in (FILE_KEYS, GROUP_KEYS, JOB_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS):
         for name, key in table.items():
             assert key.name == name
             assert key.doc.endswith("."), name
