@@ -80,7 +80,9 @@ def mix(*, is_enabled: bool = True) -> Mixture:
 
     Those that are not enabled do nothing new, but are the same jobs and end what they have begun.
     """
-    policies = product(("skip", "queue", "allow"), ("skip", "once", "all"), ("lost", "rerun"))
+    policies = product(
+        ("skip", "queue", "allow", "replace"), ("skip", "once", "all"), ("lost", "rerun")
+    )
     acts = cycle([QUICK, SHORT, FAILS, LATE, RETRIES, TIMED, QUICK, ORPHAN, DEAF, TIMED_RETRIES])
     triggers = cycle([EACH_SECOND, BEAT, UNEVEN, HALF_BEAT, EACH_SECOND, BEAT, EACH_SECOND])
     made = [_job(next(triggers), next(acts), *policy) for policy in policies for _ in range(3)]
