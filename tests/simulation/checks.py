@@ -1,158 +1,613 @@
-"""The promises, checked against what an observer outside the daemon saw."""
+"""The promises, checked against what an observer outside the daemon saw.
+
+``Inspector`` is attached to a world before its first daemon starts. It looks at three kinds of
+moment: when a process starts (``_started``), when the ledger has taken something (``_written``),
+and after every step (``look``). A broken promise is a ``story.Broken`` with the job and the run it
+is about; it is noted and raised after the step, since the engine outlives what is raised inside.
+
+To add a check: one about a start or a write goes into the list of rules for it
+(``_START_RULES``, ``_ATTEMPT_RULES``, ``_RUN_RULES``), each a function that yields what is wrong,
+in words, with the promise in front; one about the daemon as a whole goes into ``_look_at_daemon``.
+What is due, and what has been said of it, is in ``accounts``.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from datetime import datetime, timedelta
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 
-from crond_py import timetable
-from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job
-from crond_py.model import Align, Cause, Cursor, EveryMode, OnCrash, Outcome, Overlap, Run, State
-from crond_py.ports import RunQuery
-from crond_py.schedule import Interval, OneOff, Schedule, Shifted, parse_schedule
-from tests.simulation.fakes import FakeProcess
-from tests.simulation.world import HOST, SECOND, World
+from crond_py.crontab.model import Job
+from crond_py.engine.events import LedgerRetryDue, StopLimitDue
+from crond_py.model import (
+    Attempt,
+    Cause,
+    Exit,
+    Failure,
+    Leftovers,
+    OnCrash,
+    OnStop,
+    Outcome,
+    Overlap,
+    Run,
+    State,
+)
+from crond_py.ports import AttemptKey, Claim, SetAttempt, SetRun, Write
+from tests.simulation.accounts import Accounts
+from tests.simulation.fakes import Tree
+from tests.simulation.jobs import SECOND
+from tests.simulation.story import Broken
+from tests.simulation.world import World
 
-LATE = timedelta(seconds=1)
+Wrong = Iterator[tuple[str, str]]
+"""What is wrong: the promise and the words."""
 
-
-def check_always(world: World) -> None:
-    """Check what must hold at every instant, also right after a crash."""
-    starts: dict[tuple[int, int], int] = defaultdict(int)
-    runs_of: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for process in world.machine.history:
-        key = process.spec.key
-        starts[key.run_id, key.number] += 1
-        env = process.spec.env
-        runs_of[process.job, env["PYCRON_ERA"], env["PYCRON_DUE"]].add(key.run_id)
-        early = datetime.fromisoformat(env["PYCRON_DUE"]) - process.started_at
-        if not world.may_step_clock:
-            assert early < timedelta(milliseconds=1), f"P4: {key} was started {early} too early"
-        run = world.ledger.run(key.run_id)
-        assert run is not None, f"P1: a process of run {key.run_id} has no row"
-        assert len(run.attempts) >= key.number, f"P2: attempt {key} was not recorded first"
-    for attempt, number in starts.items():
-        assert number == 1, f"P2: attempt {attempt} was started {number} times"
-    for occurrence, run_ids in runs_of.items():
-        assert len(run_ids) == 1, f"P2: {occurrence} was started as runs {sorted(run_ids)}"
-    _check_alive(world)
-
-
-def check_over(world: World) -> None:
-    """Check that nothing is left open once no job is due any more and all had time to end."""
-    left = world.ledger.open_runs()
-    assert not left, f"P1: these never came to an outcome: {left[:3]}"
-    for run_id, since_ns in world.cancelled.items():
-        for process in world.machine.history:
-            if process.spec.key.run_id == run_id:
-                late = process.started_ns > since_ns
-                assert not late, f"run {run_id} went on after it was cancelled"
+EARLY = timedelta(milliseconds=1)
+MOST_RERUNS = 3
+_TICK_NS = 10_000_000
+"""The kernel tells no more exactly when a process began (proc(5))."""
 
 
-def _check_alive(world: World) -> None:
-    alive: dict[str, list[FakeProcess]] = defaultdict(list)
-    for process in world.machine.alive.values():
-        alive[process.job].append(process)
-    small = 0
-    for name, processes in alive.items():
-        job = world.jobs[name]
-        if job.overlap is not Overlap.ALLOW:
-            assert len(processes) <= 1, f"P5: {len(processes)} processes of {name} are alive"
-        elif job.max_running is not None:
-            assert len(processes) <= job.max_running, f"P5: {name} exceeds max_running"
-        small += len(processes) if job.pool == "small" else 0
-    assert small <= 2, f"P4: {small} processes in a pool of two"
+@dataclass(slots=True)
+class Inspector:
+    """Watches one world.
 
-
-def check_at_rest(world: World) -> None:
-    """Check the accounts once the daemon is up, healthy, and has dealt with everything due."""
-    check_always(world)
-    rows: dict[str, list[Run]] = defaultdict(list)
-    for run in world.ledger.runs(RunQuery(limit=None)):
-        rows[run.job].append(run)
-        _check_row(world, run)
-    for name, job in world.jobs.items():
-        cursor = world.ledger.cursors().get(name)
-        if cursor is not None and job.enabled:
-            _check_accounts(world, job, cursor, rows[name])
-
-
-def _check_row(world: World, run: Run) -> None:
-    job = world.jobs[run.job]
-    assert (run.state is State.DONE) == (run.outcome is not None), f"P1: {run}"
-    processes = [p for p in world.machine.history if p.spec.key.run_id == run.id]
-    if run.outcome in {Outcome.SKIPPED, Outcome.MISSED}:
-        assert not [p for p in processes if p.spec.key.number == 1], f"P1: {run} was started"
-    if run.outcome in {Outcome.SKIPPED, Outcome.MISSED, Outcome.LOST, Outcome.CANCELLED}:
-        assert run.reason, f"P1: {run} has no reason"
-    if run.outcome is Outcome.SUCCEEDED:
-        assert processes, f"{run} succeeded without a process"
-        assert processes[-1].exit.code == 0, f"{run} did not succeed"
-    if run.outcome is Outcome.FAILED and processes and run.attempts[-1].number == len(processes):
-        last = processes[-1]
-        assert last.was_stopped or last.exit.code != 0, f"{run} did not fail"
-    if job.on_crash is OnCrash.LOST:
-        assert len(run.attempts) <= job.retry.attempts, f"P2: {run} was tried too often"
-        for attempt in run.attempts[:-1]:
-            assert attempt.outcome is not Outcome.LOST, f"P2: {run} went on after it was lost"
-    if run.finished_at is not None:
-        for process in processes:
-            assert process.ended_at is not None, f"P6: {run} is over, its process is not"
-
-
-def schedule_of(job: Job, cursor: Cursor) -> Schedule | None:
-    """Return when the job is due, made anew from its definition.
-
-    Only how much later its jitter makes it is asked of the package; see its own tests for that.
+    ``entered``: attempts that are durably in the ledger; ``occurrences``: the run that each was
+    started as; ``stopping``: how attempts are being ended, by the ledger; ``newest_before``: the
+    newest run that this life of the daemon has found.
     """
-    schedule = _plain_schedule(job, cursor)
-    if schedule is None or job.jitter is None:
-        return schedule
-    made = timetable.schedule_of(job, cursor.anchor or cursor.baseline, HOST)
-    assert isinstance(made, Shifted), f"{job.name} has jitter, and its schedule is {made}"
-    assert timedelta(0) <= made.by < job.jitter, f"{job.name} is {made.by} later"
-    return Shifted(schedule, made.by)
 
+    world: World
+    accounts: Accounts = field(init=False)
+    entered: set[AttemptKey] = field(default_factory=set)
+    not_yet_durable: set[AttemptKey] = field(default_factory=set)
+    occurrences: dict[tuple[str, int, object], int] = field(default_factory=dict)
+    starts: Counter[AttemptKey] = field(default_factory=Counter)
+    stopping: dict[AttemptKey, Outcome] = field(default_factory=dict)
+    newest_before: int = 0
 
-def _plain_schedule(job: Job, cursor: Cursor) -> Schedule | None:
-    match job.trigger:
-        case CronTrigger(expressions):
-            return parse_schedule(expressions, job.timezone or "UTC", hash_key=job.name)
-        case AtTrigger(instant):
-            return OneOff(instant)
-        case EveryTrigger(period, align=Align(), offset=offset):
-            return parse_schedule(_as_cron(period, offset or 0 * SECOND), job.timezone or "UTC")
-        case EveryTrigger(period, EveryMode.FIXED_RATE, offset=offset) if cursor.anchor is not None:
-            first = cursor.anchor + (period if offset is None else offset)
-            return Interval(first - period, period)
-        case _:
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.world)
+        self.world.machine.on_start = self.world.watching(self._started)
+        self.world.watchers.append(self.world.watching(self._written))
+        self.world.on_begin.append(self._begins)
+        self.world.on_stopped.append(self._stopped)
+
+    # --- moments --------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Raise what has been broken since the last look, or is broken now."""
+        self._look_at_ends()
+        if self.world.is_at_rest:
+            self._look_at_daemon()
+            self.accounts.look()
+        self.raise_broken()
+
+    def raise_broken(self) -> None:
+        """Raise the first promise that was broken."""
+        for error in self.world.errors:
+            raise error
+        if self.world.broken:
+            raise self.world.broken[0]
+
+    def look_at_end(self) -> None:
+        """Look once no job is due any more and all had time to end."""
+        self.look()
+        left = self.world.ledger.open_runs()
+        for run in left:
+            self._breach("P1", "never came to an outcome", run.job, run.id)
+        for run in self.world.ledger._content.runs.values():
+            for promise, text in _final_row(self, run):
+                self._breach(promise, text, run.job, run.id)
+        self.accounts.look_at_end()
+        self.raise_broken()
+
+    def _breach(
+        self, promise: str, text: str, job: str | None = None, run: int | None = None
+    ) -> None:
+        self.world.breach(Broken(promise, text, job=job, run=run))
+
+    # --- processes ------------------------------------------------------------------------
+
+    def _begins(self) -> None:
+        """Take what was being ended from the ledger: a power cut may have undone it."""
+        self.stopping = {
+            AttemptKey(run.id, attempt.number): attempt.stopping
+            for run in self.world.ledger.open_runs()
+            for attempt in run.attempts
+            if attempt.stopping is not None and attempt.stopping is not Outcome.LOST
+        }
+        self.newest_before = self.world.ledger.last_id
+
+    def _started(self, tree: Tree) -> None:
+        self.starts[tree.key] += 1
+        run = self.world.ledger.run(tree.key.run_id)
+        if run is None:
+            self._breach("P1", f"a process of run {tree.key.run_id} has no row", tree.job)
+            return
+        for rule in _START_RULES:
+            for promise, text in rule(self, tree, run):
+                self._breach(promise, text, tree.job, run.id)
+
+    def _look_at_ends(self) -> None:
+        """P6: nothing outlives its timeout, or its command, by more than its grace."""
+        world = self.world
+        daemon = world.daemon
+        if daemon is None or world.ledger.failing is not None:
+            return
+        now_ns = world.clock.monotonic_ns()
+        for tree in world.machine.alive:
+            job = tree.spec.job
+            if job is None or not self._is_open(tree) or not self._is_watched(tree):
+                continue
+            over_ns = self._is_over_since(tree, job)
+            known_ns = max(daemon.begun_ns, world.awake_ns, world.trouble_until_ns)
+            if over_ns is not None:
+                late_ns = now_ns - max(over_ns, known_ns)
+                if late_ns > _ns(job.kill_after + 2 * SECOND):
+                    text = f"its processes {[each.pid for each in tree.alive]} should have ended"
+                    self._breach("P6", f"{text} {late_ns / 1e9} s ago", tree.job, tree.key.run_id)
+
+    def _is_over_since(self, tree: Tree, job: Job) -> int | None:
+        """Return since when a tree is to be ended; None: it may go on."""
+        ended_ns = tree.leader.ended_ns
+        if ended_ns is not None and tree.spec.leftovers is Leftovers.KILL:
+            return ended_ns
+        if job.timeout is None:
             return None
+        # The time that the daemon was frozen for is not counted, nor that to the word of a start.
+        return max(tree.leader.started_ns, self.world.awake_ns) + _ns(job.timeout)
+
+    def _is_watched(self, tree: Tree) -> bool:
+        run = self.world.ledger.run(tree.key.run_id)
+        return run is not None and run.state is State.RUNNING
+
+    def _is_open(self, tree: Tree) -> bool:
+        """Whether the ledger has no outcome of the attempt yet."""
+        attempt = self._attempt(tree.key)
+        return attempt is None or attempt.outcome is None
+
+    def _attempt(self, key: AttemptKey) -> Attempt | None:
+        run = self.world.ledger.run(key.run_id)
+        return next((a for a in run.attempts if a.number == key.number), None) if run else None
+
+    # --- the ledger -----------------------------------------------------------------------
+
+    def _written(self, writes: Sequence[Write], ids: Sequence[int | None]) -> None:
+        remaining = iter(ids)
+        if not self.world.ledger.unsynced:
+            self.entered |= self.not_yet_durable
+            self.not_yet_durable.clear()
+        into = self.not_yet_durable if self.world.ledger.unsynced else self.entered
+        for write in writes:
+            match write:
+                case Claim():
+                    run_id = next(remaining)
+                    if run_id is not None and write.attempt is not None:
+                        into.add(AttemptKey(run_id, write.attempt.number))
+                    if run_id is not None and write.outcome is not None:
+                        self._run_ended(run_id)
+                case SetAttempt(run_id, attempt):
+                    key = AttemptKey(run_id, attempt.number)
+                    if key not in self.entered:
+                        into.add(key)
+                    self._attempt_written(key, attempt)
+                case SetRun(run_id=run_id, outcome=outcome) if outcome is not None:
+                    self._run_ended(run_id)
+
+    def _attempt_written(self, key: AttemptKey, attempt: Attempt) -> None:
+        run = self.world.ledger.run(key.run_id)
+        assert run is not None
+        if attempt.stopping is not None and attempt.stopping is not Outcome.LOST:
+            self.stopping[key] = attempt.stopping
+        if attempt.outcome is None:
+            return
+        tree = self.world.tree_of(key)
+        for rule in _ATTEMPT_RULES:
+            for promise, text in rule(self, run, attempt, tree):
+                self._breach(promise, f"attempt {key.number}: {text}", run.job, run.id)
+
+    def _run_ended(self, run_id: int) -> None:
+        run = self.world.ledger.run(run_id)
+        assert run is not None
+        for rule in _RUN_RULES:
+            for promise, text in rule(self, run):
+                self._breach(promise, text, run.job, run.id)
+
+    # --- the daemon -----------------------------------------------------------------------
+
+    def _stopped(self) -> None:
+        """P6, P8: an orderly end leaves nothing running but what is to be left.
+
+        What outlives its command may be meant to stay, and is left, too.
+        """
+        for tree in self.world.machine.alive:
+            if not tree.leader.is_alive and not tree.stops:
+                continue
+            job = tree.spec.job
+            if self._is_open(tree) and job is not None and job.on_stop is not OnStop.LEAVE:
+                text = "it runs on after the daemon has stopped"
+                self._breach("P6", text, tree.job, tree.key.run_id)
+
+    def _look_at_daemon(self) -> None:
+        """Look at what a healthy daemon at rest says of itself, and at what it keeps."""
+        world = self.world
+        daemon = world.daemon
+        assert daemon is not None
+        core = daemon.core
+        open_runs = {run.id: run for run in world.ledger.open_runs()}
+        known = core._register.runs
+        for run_id in open_runs.keys() - known.keys():
+            run = open_runs[run_id]
+            text = "it is open in the ledger and unknown to the engine"
+            self._breach("P1", text, run.job, run_id)
+        for run_id in known.keys() - open_runs.keys():
+            self._breach("P1", f"the engine still has run {run_id}, which has its outcome")
+        status = core.status()
+        for pool in status.pools:
+            running = [
+                active
+                for active in known.values()
+                if active.job.pool == pool.name and active.run.state is State.RUNNING
+            ]
+            if pool.running != len(running):
+                ids = sorted(active.run.id for active in running)
+                text = f"pool {pool.name} counts {pool.running} slots as taken, by runs {ids}"
+                self._breach("P4", text)
+        for job in status.jobs:
+            for run in job.active:
+                mine = open_runs.get(run.id)
+                if mine is not None and mine.state is not run.state:
+                    text = f"it is {run.state} in the engine and {mine.state} in the ledger"
+                    self._breach("P1", text, run.job, run.id)
+        for name, size in world.pools_in_force.items():
+            world.pool_sizes[name] = {size}
+        self._look_at_queues(open_runs.values())
+        self._look_at_timers(len(known), len(status.jobs))
+
+    def _look_at_queues(self, open_runs: Iterable[Run]) -> None:
+        """See that as many runs of a job wait as its ``queue_limit`` says, and one that is next.
+
+        What is made up for, forced or left by an earlier life of the daemon waits beyond that.
+        """
+        forced = {active.run.id for active in self.world.requests.forced}
+        waiting: dict[str, list[Run]] = defaultdict(list)
+        for run in open_runs:
+            is_plain = run.cause in {Cause.SCHEDULE, Cause.MANUAL} and run.id not in forced
+            is_new = run.id > self.newest_before
+            if is_plain and is_new and run.state is State.QUEUED and not run.attempts:
+                waiting[run.job].append(run)
+        for name, runs in waiting.items():
+            most = max(map(_most_waiting, self.world.requests.definitions[name]))
+            if len(runs) > most:
+                text = f"{_runs({run.id for run in runs})} wait, at most {most} may"
+                self._breach("P5", text, name)
+
+    def _look_at_timers(self, runs: int, jobs: int) -> None:
+        daemon = self.world.daemon
+        assert daemon is not None
+        items = daemon.timers.items()
+        kinds = Counter(type(item) for item in items)
+        if kinds[LedgerRetryDue] > 1 or kinds[StopLimitDue] > daemon.stop_requests + 1:
+            self._breach("P4", f"timers pile up: {kinds}")
+        if len(items) > jobs + 2 * runs + 2:
+            self._breach("P4", f"{len(items)} timers for {jobs} jobs and {runs} runs: {kinds}")
+        if daemon.timers.timeline.heap_size > 64 + 2 * len(items):
+            size = daemon.timers.timeline.heap_size
+            self._breach("P4", f"a heap of {size} for {len(items)} timers")
 
 
-def _as_cron(period: timedelta, offset: timedelta) -> list[str]:
-    """Return expressions with a star that mean an interval aligned to the wall clock."""
-    step, first = period // SECOND, offset // SECOND
-    if step > 3600:
-        return [f"{first % 60} {first // 60} */{step // 3600} * * *"]
-    return [f"{time % 60} {time // 60} * * * *" for time in range(first, 3600, step)]
+def _ns(span: timedelta) -> int:
+    return span // timedelta(microseconds=1) * 1000
 
 
-def _check_accounts(world: World, job: Job, cursor: Cursor, rows: list[Run]) -> None:
-    schedule = schedule_of(job, cursor)
-    if schedule is None:
+# --- rules for a start ----------------------------------------------------------------------------
+
+StartRule = Callable[[Inspector, Tree, Run], Wrong]
+
+
+def _is_recorded_first(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
+    if tree.key not in inspector.entered:
+        yield "P2", f"attempt {tree.key.number} was started before it was durably recorded"
+
+
+def _is_started_once(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    if inspector.starts[tree.key] > 1:
+        yield "P2", f"attempt {tree.key.number} was started {inspector.starts[tree.key]} times"
+    first = inspector.occurrences.setdefault((tree.job, run.era, run.due), run.id)
+    if first != run.id:
+        yield "P2", f"due {run.due} was started as run {first} and as run {run.id}"
+
+
+def _is_not_early(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    if not inspector.world.may_step_clock and run.due - tree.started_at > EARLY:
+        yield "P4", f"started {run.due - tree.started_at} before it was due"
+
+
+def _is_alone(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    """P5: skip, queue and replace have one run alive, allow has ``max_running``."""
+    job = tree.spec.job
+    assert job is not None
+    world = inspector.world
+    forced = {active.run.id for active in world.requests.forced}
+    if run.id in forced:
         return
-    following = schedule.next_after(cursor.accounted_until)
-    now = world.clock.now()
-    if cursor.barrier_until is None:
-        assert following is None or following > now - LATE, (
-            f"P1: {job.name} was due at {following}, and nothing has been said of it by {now}"
-        )
-    if world.steps_back:
-        return  # readings come twice; P2 and the unique key of the ledger hold for them
-    planned = {Cause.SCHEDULE, Cause.CATCH_UP}
-    mine = [r for r in rows if r.cause in planned and r.due > cursor.baseline]
-    accounted = sum(run.count for run in mine)
-    due = schedule.count(cursor.baseline, cursor.accounted_until)
-    is_elapsed = isinstance(job.trigger, EveryTrigger) and job.trigger.align is None
-    if not is_elapsed or not world.may_step_clock:
-        assert accounted == due, f"P1: {job.name} was due {due} times, {accounted} have a row"
+    forced_since = {number for number in forced if number > run.id}
+    others = {
+        other.key.run_id
+        for other in world.machine.alive
+        if other.job == tree.job and other.key != tree.key and _counts_as_alive(inspector, other)
+    }
+    others -= forced_since
+    limits = [_most(job)]
+    limits += [_most(each) for each in _definitions_since(inspector, run)]
+    most = max(limits)
+    if len(others) + 1 > most:
+        yield "P5", f"started while {_runs(others)} of {tree.job} live, under {job.overlap}"
+
+
+def _definitions_since(inspector: Inspector, run: Run) -> list[Job]:
+    """Return the definitions under which the run may have been let in; a reload changes none."""
+    return inspector.world.requests.definitions.get(run.job, [])
+
+
+def _runs(numbers: set[int]) -> str:
+    return f"runs {', '.join(map(str, sorted(numbers)))}"
+
+
+def _most(job: Job) -> float:
+    if job.overlap is Overlap.ALLOW:
+        return job.max_running if job.max_running is not None else float("inf")
+    return 1
+
+
+def _most_waiting(job: Job) -> float:
+    """Return how many runs may wait, for a slot of the pool or for a predecessor."""
+    match job.overlap:
+        case Overlap.QUEUE:
+            return job.queue_limit + 1
+        case Overlap.ALLOW:
+            return float("inf") if job.max_running is None else job.max_running
+        case _:
+            return 1
+
+
+def _counts_as_alive(inspector: Inspector, tree: Tree) -> bool:
+    """Tell whether a tree is a run that lives: not if it is what an ended one was to leave."""
+    if tree.leader.is_alive or inspector._is_open(tree):
+        return True
+    return tree.spec.leftovers is not Leftovers.LEAVE
+
+
+def _fits_its_pool(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
+    job = tree.spec.job
+    assert job is not None
+    sizes = inspector.world.pool_sizes[job.pool]
+    size = max(float("inf") if each is None else each for each in sizes)
+    mine = [
+        each
+        for each in inspector.world.machine.alive
+        if each.spec.job is not None
+        and each.spec.job.pool == job.pool
+        and (each.leader.is_alive or inspector._is_open(each))
+    ]
+    if len(mine) > size:
+        yield "P4", f"{_runs({each.key.run_id for each in mine})} in pool {job.pool} of {size}"
+
+
+def _is_not_cancelled(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    since_ns = inspector.world.requests.cancelled.get(run.id)
+    if since_ns is not None:
+        late = (tree.leader.started_ns - since_ns) / 1e9
+        yield "P6", f"attempt {tree.key.number} was started {late} s after it was cancelled"
+
+
+def _follows_its_predecessor(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    """P2, P3: a further attempt follows a failure that may be retried, or a crash."""
+    if tree.key.number != len(run.attempts):
+        yield "P2", f"attempt {tree.key.number} was started, {len(run.attempts)} are recorded"
+    if [attempt.number for attempt in run.attempts] != list(range(1, len(run.attempts) + 1)):
+        yield "P2", f"attempts are numbered {[a.number for a in run.attempts]}"
+    definitions = inspector.world.requests.definitions[run.job]
+    for attempt in run.attempts[:-1]:
+        yield from _may_be_followed(attempt, definitions)
+        earlier = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
+        if earlier is not None and earlier.alive and _counts_as_alive(inspector, earlier):
+            yield "P5", f"attempt {attempt.number} still lives"
+    failed = sum(a.outcome in {Outcome.FAILED, Outcome.TIMED_OUT} for a in run.attempts)
+    most = max(job.retry.attempts for job in definitions)
+    if failed >= most:
+        yield "P1", f"attempt {tree.key.number} follows {failed} failed ones, of at most {most}"
+    lost = sum(attempt.outcome is Outcome.LOST for attempt in run.attempts)
+    if lost > MOST_RERUNS:
+        yield "P3", f"it is run again after {lost} crashes"
+
+
+def _may_be_followed(attempt: Attempt, definitions: list[Job]) -> Wrong:
+    match attempt.outcome:
+        case Outcome.LOST if all(job.on_crash is OnCrash.LOST for job in definitions):
+            yield "P2", f"attempt {attempt.number} was lost, and it is run again unasked"
+        case Outcome.FAILED | Outcome.TIMED_OUT:
+            if not any(_names(job, attempt) for job in definitions):
+                yield "P1", f"attempt {attempt.number} failed in a way that is not retried"
+        case Outcome.LOST:
+            pass
+        case outcome:
+            yield "P2", f"attempt {attempt.number} is {outcome or 'open'}, and another is started"
+
+
+def _names(job: Job, attempt: Attempt) -> bool:
+    """Tell whether ``retry_on`` names the way an attempt failed."""
+    if job.retry_on is None:
+        return True
+    if attempt.outcome is Outcome.TIMED_OUT:
+        return Failure.TIMEOUT in job.retry_on
+    if attempt.exit is None:
+        return Failure.START in job.retry_on
+    if attempt.exit.signal is not None:
+        return Failure.SIGNAL in job.retry_on
+    return attempt.exit.code in job.retry_on
+
+
+def _may_start_now(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    daemon = inspector.world.daemon
+    if daemon is None or daemon.stopping_since is None or inspector.world.may_step_clock:
+        return
+    if run.attempts[-1].begun_at > daemon.stopping_since:
+        yield "P1", f"attempt {tree.key.number} begun after the daemon was told to stop"
+
+
+_START_RULES: tuple[StartRule, ...] = (
+    _is_recorded_first,
+    _is_started_once,
+    _is_not_early,
+    _is_alone,
+    _fits_its_pool,
+    _is_not_cancelled,
+    _follows_its_predecessor,
+    _may_start_now,
+)
+
+
+# --- rules for an attempt that has an outcome -----------------------------------------------------
+
+AttemptRule = Callable[[Inspector, Run, Attempt, Tree | None], Wrong]
+
+
+def _is_over(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None) -> Wrong:
+    """P6: the outcome comes after the end, that of an ended tree after the whole of it."""
+    if tree is None or not tree.alive:
+        return
+    if tree.leader.is_alive:
+        yield "P1", f"is {attempt.outcome} while process {tree.leader.pid} runs"
+    elif "left alone" in attempt.reason and not tree.was_stopped:
+        return  # it had ended by itself before anything was asked of it, and that is said
+    elif tree.was_stopped or attempt.outcome in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
+        yield "P6", f"is {attempt.outcome} while its descendants run"
+    elif attempt.outcome is Outcome.LOST and not tree.was_seen_ending:
+        yield "P5", "is lost while its descendants run"
+
+
+def _agrees(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None) -> Wrong:
+    """P1: what is recorded is what the observer saw."""
+    unseen = attempt.exit is None or attempt.exit == Exit()
+    if tree is None:
+        key = AttemptKey(run.id, attempt.number)
+        if not unseen:
+            yield "P1", f"has exit {attempt.exit} without a process"
+        if attempt.outcome is Outcome.SUCCEEDED:
+            yield "P1", "succeeded without a process"
+        if attempt.outcome is Outcome.FAILED and key not in inspector.world.machine.failed_starts:
+            yield "P1", "failed without a process or a try at one"
+        return
+    if not unseen and attempt.exit != tree.exit:
+        yield "P1", f"has exit {attempt.exit}, and it was {tree.exit}"
+    codes = {code for job in _jobs(inspector, run) for code in job.success_codes}
+    if attempt.outcome is Outcome.SUCCEEDED and (unseen or tree.exit.code not in codes):
+        yield "P1", f"succeeded with exit {attempt.exit}"
+    if attempt.outcome is Outcome.FAILED and tree.exit.code in codes:
+        yield "P1", f"failed with exit {tree.exit}"
+
+
+def _is_of_its_cause(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None) -> Wrong:
+    """P1: an attempt is lost only by a crash, timed out only after its timeout."""
+    life = inspector.world.story.life
+    if attempt.outcome is Outcome.LOST and tree is not None and tree.life == life:
+        yield "P1", "is lost, and the daemon that started it is there"
+    if attempt.outcome is Outcome.TIMED_OUT:
+        timeouts = [job.timeout for job in _jobs(inspector, run) if job.timeout is not None]
+        age_ns = inspector.world.clock.monotonic_ns() - (tree.leader.started_ns if tree else 0)
+        if not timeouts or age_ns < _ns(min(timeouts)) - _TICK_NS:
+            yield "P1", f"timed out after {age_ns / 1e9} s"
+    noted = inspector.stopping.get(AttemptKey(run.id, attempt.number))
+    if noted is not None and attempt.outcome not in {noted, Outcome.CANCELLED}:
+        yield "P1", f"is {attempt.outcome}, and it was being ended as {noted}"
+
+
+def _jobs(inspector: Inspector, run: Run) -> list[Job]:
+    return inspector.world.requests.definitions.get(run.job, [])
+
+
+_ATTEMPT_RULES: tuple[AttemptRule, ...] = (_is_over, _agrees, _is_of_its_cause)
+
+
+# --- rules for a run that has an outcome ----------------------------------------------------------
+
+RunRule = Callable[[Inspector, Run], Wrong]
+
+
+def _has_its_reason(inspector: Inspector, run: Run) -> Wrong:
+    silent = {Outcome.SUCCEEDED}
+    if run.outcome not in silent and not run.reason:
+        yield "P1", f"is {run.outcome} without a reason"
+
+
+def _is_its_last_attempt(inspector: Inspector, run: Run) -> Wrong:
+    """P1: a run's outcome is that of its last attempt, or says why there was no other."""
+    last = run.attempts[-1] if run.attempts else None
+    if run.outcome in {Outcome.SKIPPED, Outcome.MISSED}:
+        if last is not None:
+            yield "P1", f"is {run.outcome} after {len(run.attempts)} attempts"
+    elif run.outcome is not Outcome.CANCELLED:
+        if last is None or last.outcome is not run.outcome:
+            yield "P1", f"is {run.outcome}, its last attempt {last and last.outcome}"
+    elif last is not None and last.outcome is None:
+        yield "P1", "is cancelled, its last attempt is open"
+    for attempt in run.attempts:
+        tree = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
+        if tree is not None and tree.leader.is_alive:
+            yield "P6", f"is {run.outcome}, attempt {attempt.number} runs"
+
+
+def _was_asked_for(inspector: Inspector, run: Run) -> Wrong:
+    """P1: nobody cancels a run but a person, a reload, a stop or its job's successor."""
+    requests = inspector.world.requests
+    reason = run.reason
+    if run.outcome is not Outcome.CANCELLED:
+        if run.id in requests.cancelled and not _had_ended_before(inspector, run):
+            yield "P6", f"was cancelled, and is {run.outcome}"
+    elif reason.startswith("cancelled on request"):
+        if run.id not in requests.asked_to_cancel and run.job not in requests.asked_jobs:
+            yield "P1", "nobody has asked to cancel it"
+    elif reason.startswith("replaced by"):
+        if all(job.overlap is not Overlap.REPLACE for job in _jobs(inspector, run)):
+            yield "P1", f"its job replaces nothing: {reason}"
+    elif reason.startswith("the job was removed"):
+        if run.job not in requests.removed:
+            yield "P1", "its job was never removed"
+    elif not requests.stops:
+        yield "P1", f"nobody has stopped the daemon: {reason}"
+
+
+def _had_ended_before(inspector: Inspector, run: Run) -> bool:
+    """Whether the leader had ended by itself when the cancel came."""
+    tree = inspector.world.tree_of(AttemptKey(run.id, len(run.attempts)))
+    since_ns = inspector.world.requests.cancelled[run.id]
+    return tree is not None and (tree.leader.ended_ns or since_ns) < since_ns
+
+
+_RUN_RULES: tuple[RunRule, ...] = (_has_its_reason, _is_its_last_attempt, _was_asked_for)
+
+
+def _final_row(inspector: Inspector, run: Run) -> Wrong:
+    """Say what is wrong with a row once everything is over."""
+    for attempt in run.attempts:
+        if attempt.outcome is None:
+            yield "P1", f"attempt {attempt.number} has no outcome"
+    if run.finished_at is None:
+        yield "P1", "it has an outcome and no end"
+    jobs = _jobs(inspector, run)
+    was_removed = run.job in inspector.world.requests.removed
+    is_one_rule = all(
+        (job.retry, job.retry_on) == (jobs[0].retry, jobs[0].retry_on) for job in jobs
+    )
+    if is_one_rule and not was_removed and run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT}:
+        yield from _was_tried_enough(jobs[0], run)
+
+
+def _was_tried_enough(job: Job, run: Run) -> Wrong:
+    last = run.attempts[-1]
+    failed = sum(a.outcome in {Outcome.FAILED, Outcome.TIMED_OUT} for a in run.attempts)
+    if len(run.attempts) < job.retry.attempts and failed < job.retry.attempts and _names(job, last):
+        yield "P1", f"it was given up after {failed} of {job.retry.attempts} attempts"

@@ -1,156 +1,270 @@
-"""The world around the engine, in memory: timers, processes and a disk that can crash it.
+"""The machine around the engine, in memory: timers, a ledger and processes that can crash it.
 
-Nothing here knows what the engine should do. ``FakeProcesses`` is the outside observer: it sees
-every start with its own eyes, whatever the ledger says.
+Nothing here knows what the engine should do. ``Machine`` is the outside observer: it sees every
+process with its own eyes, whatever the ledger says, and outlives the daemon. ``FakeProcesses``
+(ports.Processes) and ``FakeTimers`` (ports.Timers) die with it.
+
+A process that is started may leave descendants in its tree, which live on after it; each of them
+may ignore SIGTERM. Word of a start may come a little late, as it does from a thread.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
+from crond_py.crontab.model import Job
+from crond_py.dispatcher import _GONE, Entry, Timeline
 from crond_py.engine.timekeeper import TICKS_PER_SECOND
-from crond_py.model import Exit
+from crond_py.model import Exit, Leftovers
 from crond_py.ports import (
     AttemptKey,
     Ended,
+    LeftOver,
     ProcessEvent,
     ProcessSpec,
     Started,
     StartFailed,
     Survivor,
+    Timer,
 )
+from tests.simulation.story import Story
 from tests.support.clock import FakeClock
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Crash(BaseException):
     """The daemon dies here and now; nothing after this point is executed."""
 
 
-@dataclass(slots=True)
-class Entry:
-    """One timer."""
-
-    item: object
-    is_live: bool = True
-
-
 class FakeTimers:
-    """The heap, without a thread: the simulation takes from it what is due."""
+    """The real heap without its thread: the simulation takes from it what is due."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, Entry]] = []
-        self._count = 0
+        self.timeline = Timeline()
 
     def call_at(self, deadline_ns: int, item: object, *, priority: int = 0) -> Entry:
         """See ports.Timers."""
-        entry = Entry(item)
-        self._count += 1
-        heapq.heappush(self._heap, (deadline_ns, -priority, self._count, entry))
-        return entry
+        return self.timeline.push(deadline_ns, item, priority=priority)
 
-    def cancel(self, timer: Entry) -> bool:
+    def cancel(self, timer: Timer) -> bool:
         """See ports.Timers."""
-        was_live, timer.is_live = timer.is_live, False
-        return was_live
+        assert isinstance(timer, Entry)
+        return self.timeline.cancel(timer)
 
     def next_deadline(self) -> int | None:
-        """Return the earliest deadline of a live entry."""
-        while self._heap and not self._heap[0][3].is_live:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        """Return the earliest deadline."""
+        return self.timeline.next_deadline()
 
     def pop_due(self, now_ns: int) -> list[object]:
         """Take all that is due."""
-        items = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now_ns:
-            entry = heapq.heappop(self._heap)[3]
-            entry.is_live = False
-            items.append(entry.item)
-        return items
+        return self.timeline.pop_due(now_ns)
+
+    def items(self) -> list[object]:
+        """Return what waits, in no order."""
+        return [entry.item for *_, entry in self.timeline._heap if entry.item is not _GONE]
 
 
-@dataclass(slots=True)
+# --- processes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SimSpec(ProcessSpec):
+    """A specification that also tells the observer which definition of the job it was made of."""
+
+    job: Job | None = None
+    era: int = 0
+    due: datetime | None = None
+
+
+@dataclass(slots=True, eq=False)
 class FakeProcess:
-    """A process as the outside world sees it. ``ends_ns`` is monotonic; None: never by itself."""
+    """One process. ``ends_ns`` is monotonic; ``ignores_term`` leaves it alone but by SIGKILL."""
 
-    spec: ProcessSpec
     pid: int
-    started_at: datetime
     started_ns: int
-    ends_ns: int | None
-    exit: Exit
-    ended_at: datetime | None = None
-    was_stopped: bool = False
+    ends_ns: int
+    ignores_term: bool
+    ended_ns: int | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self.ended_ns is None
 
     @property
     def ticks(self) -> int:
         """When it began, as the kernel counts."""
         return self.started_ns * TICKS_PER_SECOND // 1_000_000_000
 
+
+@dataclass(slots=True, eq=False)
+class Tree:
+    """What one attempt has started: its leader, and what that has left behind.
+
+    ``spec`` is the one it was started, or last adopted, by. ``ended_at`` is when the leader ended,
+    ``gone_ns`` when the last of the tree did. ``was_seen_ending``: a daemon watched the leader end.
+    """
+
+    spec: SimSpec
+    leader: FakeProcess
+    rest: list[FakeProcess]
+    exit: Exit
+    started_at: datetime
+    life: int
+    ended_at: datetime | None = None
+    gone_ns: int | None = None
+    stops: list[tuple[int, bool]] = field(default_factory=list)
+    was_seen_ending: bool = False
+
+    @property
+    def key(self) -> AttemptKey:
+        """Which attempt it is of."""
+        return self.spec.key
+
     @property
     def job(self) -> str:
         """The job it belongs to, by its environment."""
         return self.spec.env["PYCRON_JOB"]
 
+    @property
+    def alive(self) -> list[FakeProcess]:
+        """What of it runs, the leader first."""
+        return [each for each in (self.leader, *self.rest) if each.is_alive]
 
-@dataclass(slots=True)
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the daemon has sent it a signal."""
+        return bool(self.stops)
+
+
+@dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How the processes of a job behave."""
+    """How the processes of a job behave. ``leaves`` are how long what they leave behind lasts."""
 
     lasts: tuple[timedelta, ...] = (timedelta(seconds=1),)
     exits: tuple[Exit, ...] = (Exit(code=0),)
+    leaves: tuple[timedelta | None, ...] = (None,)
     ignores_term: bool = False
+    rest_ignores_term: bool = False
     fails_to_start: float = 0.0
+    word_takes: timedelta = timedelta(0)
 
 
 @dataclass(slots=True)
 class Machine:
-    """What outlives the daemon: its processes, and what an observer noted of them."""
+    """What outlives the daemon: its processes, and what an observer noted of them.
+
+    ``on_start`` is called with each tree when it has just begun. ``tells_exits``: whether the
+    exit status of an adopted process can be had here.
+    """
 
     random: Random
     clock: FakeClock
+    story: Story
+    on_start: Callable[[Tree], None] = lambda _tree: None
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
-    alive: dict[int, FakeProcess] = field(default_factory=dict)
-    history: list[FakeProcess] = field(default_factory=list)
+    trees: list[Tree] = field(default_factory=list)
+    by_key: dict[AttemptKey, Tree] = field(default_factory=dict)
+    alive: list[Tree] = field(default_factory=list)
+    failed_starts: set[AttemptKey] = field(default_factory=set)
+    tells_exits: bool = False
     pids: int = 1000
 
-    def spawn(self, spec: ProcessSpec) -> FakeProcess:
+    def behaviour(self, job: str) -> Behaviour:
+        """Return how a job's processes behave."""
+        return self.behaviours.get(job, Behaviour())
+
+    def spawn(self, spec: ProcessSpec) -> Tree:
         """Start a process."""
-        self.pids += 1
-        behaviour = self.behaviours.get(spec.env["PYCRON_JOB"], Behaviour())
-        now_ns = self.clock.monotonic_ns()
+        assert isinstance(spec, SimSpec)
+        behaviour = self.behaviour(spec.env["PYCRON_JOB"])
         lasts = self.random.choice(behaviour.lasts)
-        process = FakeProcess(
-            spec,
-            self.pids,
-            self.clock.now(),
-            now_ns,
-            now_ns + lasts // timedelta(microseconds=1) * 1000,
-            self.random.choice(behaviour.exits),
-        )
-        self.alive[process.pid] = process
-        self.history.append(process)
-        return process
+        leader = self._process(lasts, ignores_term=behaviour.ignores_term)
+        leaves = self.random.choice(behaviour.leaves)
+        rest = []
+        if leaves is not None:
+            rest = [self._process(lasts + leaves, ignores_term=behaviour.rest_ignores_term)]
+        exit_ = self.random.choice(behaviour.exits)
+        tree = Tree(spec, leader, rest, exit_, self.clock.now(), self.story.life)
+        self.alive.append(tree)
+        self.trees.append(tree)
+        self.by_key.setdefault(tree.key, tree)
+        self._tell(tree, "process {} starts, attempt {}", leader.pid, spec.key.number)
+        self.on_start(tree)
+        return tree
+
+    def _process(self, lasts: timedelta, *, ignores_term: bool) -> FakeProcess:
+        self.pids += 1
+        now_ns = self.clock.monotonic_ns()
+        return FakeProcess(self.pids, now_ns, now_ns + lasts // _MICROSECOND * 1000, ignores_term)
 
     def next_end(self) -> int | None:
-        """Return when the next process ends by itself."""
-        ends = [p.ends_ns for p in self.alive.values() if p.ends_ns is not None]
-        return min(ends, default=None)
+        """Return when the next process ends."""
+        return min((p.ends_ns for tree in self.alive for p in tree.alive), default=None)
 
-    def end(self, process: FakeProcess, exit_: Exit | None = None) -> None:
-        """Let a process end now."""
-        process.exit = exit_ or process.exit
-        process.ended_at = self.clock.now()
-        del self.alive[process.pid]
+    def end_due(self) -> None:
+        """Let end what is to end by now."""
+        now_ns = self.clock.monotonic_ns()
+        for tree in list(self.alive):
+            for process in tree.alive:
+                if process.ends_ns <= now_ns:
+                    self._end(tree, process)
+
+    def _end(self, tree: Tree, process: FakeProcess) -> None:
+        process.ended_ns = self.clock.monotonic_ns()
+        if process is tree.leader:
+            tree.ended_at = self.clock.now()
+            shown = tree.exit.code if tree.exit.code is not None else f"signal {tree.exit.signal}"
+            self._tell(tree, "process {} ends: {}", process.pid, shown)
+        else:
+            self._tell(tree, "descendant {} ends", process.pid)
+        if not tree.alive:
+            tree.gone_ns = process.ended_ns
+            self.alive.remove(tree)
+
+    def signal(self, tree: Tree, *, force: bool) -> None:
+        """Send SIGTERM or SIGKILL to all of a tree."""
+        now_ns = self.clock.monotonic_ns()
+        tree.stops.append((now_ns, force))
+        self._tell(tree, "{} to its tree", "SIGKILL" if force else "SIGTERM")
+        for process in tree.alive:
+            if force or not process.ignores_term:
+                process.ends_ns = now_ns
+                if process is tree.leader:
+                    tree.exit = Exit(signal=9 if force else 15)
 
     def reboot(self) -> None:
         """End every process without a word."""
-        for process in list(self.alive.values()):
-            self.end(process, Exit(signal=9))
+        for tree in list(self.alive):
+            for process in tree.alive:
+                if process is tree.leader:
+                    tree.exit = Exit(signal=9)
+                self._end(tree, process)
+
+    def kill_leaders(self) -> None:
+        """Let every leader die by a signal from somebody else; what is left of its tree goes on."""
+        for tree in list(self.alive):
+            if tree.leader.is_alive:
+                tree.exit = Exit(signal=9)
+                self._end(tree, tree.leader)
+
+    def _tell(self, tree: Tree, text: str, *values: object) -> None:
+        self.story.tell(text, *values, job=tree.job, run=tree.key.run_id)
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A tree that this daemon watches."""
+
+    tree: Tree
+    is_adopted: bool = False
+    is_rest: bool = False
+    is_stopped: bool = False
+    is_reported: bool = False
 
 
 class FakeProcesses:
@@ -162,58 +276,126 @@ class FakeProcesses:
         self._machine = machine
         self._report = report
         self._crash = crash
-        self._mine: dict[AttemptKey, FakeProcess] = {}
-        self._adopted: set[AttemptKey] = set()
+        self._mine: dict[AttemptKey, _Watched] = {}
+        self._late: list[tuple[int, ProcessEvent]] = []
+        self.settled: list[AttemptKey] = []
 
     def start(self, spec: ProcessSpec) -> None:
         """See ports.Processes."""
         self._crash("before a start")
         machine = self._machine
-        behaviour = machine.behaviours.get(spec.env["PYCRON_JOB"], Behaviour())
+        name = spec.env["PYCRON_JOB"]
+        behaviour = machine.behaviour(name)
+        now_ns = machine.clock.monotonic_ns()
         if machine.random.random() < behaviour.fails_to_start:
-            self._report(StartFailed(spec.key, "no such program", machine.clock.now()))
-            return
-        process = machine.spawn(spec)
-        self._mine[spec.key] = process
+            machine.failed_starts.add(spec.key)
+            machine.story.tell("cannot be started", job=name, run=spec.key.run_id)
+            event: ProcessEvent = StartFailed(spec.key, "no such program", machine.clock.now())
+        else:
+            tree = machine.spawn(spec)
+            self._mine[spec.key] = _Watched(tree)
+            event = Started(spec.key, tree.leader.pid, tree.leader.ticks, tree.started_at)
         self._crash("after a start")
-        self._report(Started(spec.key, process.pid, process.ticks, process.started_at))
+        self._late.append((now_ns + behaviour.word_takes // _MICROSECOND * 1000, event))
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """See ports.Processes."""
-        process = self._mine.get(key)
-        if process is None:
+        watched = self._mine.get(key)
+        if watched is None:
             return
-        process.was_stopped = True
-        behaviour = self._machine.behaviours.get(process.job, Behaviour())
-        if force or not behaviour.ignores_term:
-            process.ends_ns = self._machine.clock.monotonic_ns()
-            process.exit = Exit(signal=9 if force else 15)
+        self._crash("before a signal")
+        watched.is_stopped = True
+        self._machine.signal(watched.tree, force=force)
+        self._crash("after a signal")
 
     def survivors(self, identity: str) -> list[Survivor]:
         """See ports.Processes."""
+        self._crash("while looking for survivors")
         return [
-            Survivor(p.spec.tag, int(p.spec.env["PYCRON_ATTEMPT"]), p.pid, p.ticks, leader=True)
-            for p in self._machine.alive.values()
-            if p.spec.tag.startswith(f"{identity}-")
+            Survivor(
+                tree.spec.tag, tree.key.number, each.pid, each.ticks, leader=each is tree.leader
+            )
+            for tree in self._machine.alive
+            if tree.spec.tag.startswith(f"{identity}-")
+            for each in tree.alive
         ]
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """See ports.Processes."""
-        process = self._machine.alive.get(survivor.pid)
-        if process is None:
+        self._crash("before an adoption")
+        tree = self._find(survivor.pid)
+        if tree is None or not survivor.leader:
             return False
-        self._mine[spec.key] = process
-        self._adopted.add(spec.key)
+        self._watch(spec, _Watched(tree, is_adopted=True), "adopted")
         return True
 
+    def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
+        """See ports.Processes."""
+        self._crash("before an adoption")
+        found = [tree for tree in map(self._find, (each.pid for each in survivors)) if tree]
+        if not found:
+            return False
+        self._watch(spec, _Watched(found[0], is_adopted=True, is_rest=True), "the rest is adopted")
+        return True
+
+    def _find(self, pid: int) -> Tree | None:
+        for tree in self._machine.alive:
+            if any(each.pid == pid for each in tree.alive):
+                return tree
+        return None
+
+    def _watch(self, spec: ProcessSpec, watched: _Watched, text: str) -> None:
+        assert isinstance(spec, SimSpec)
+        watched.tree.spec = spec
+        self._mine[spec.key] = watched
+        self._machine.story.tell(text, job=watched.tree.job, run=spec.key.run_id)
+
+    def settle(self, spec: ProcessSpec) -> None:
+        """See ports.Processes."""
+        self.settled.append(spec.key)
+
+    # --- for the simulation ---------------------------------------------------------------
+
+    def next_word(self) -> int | None:
+        """Return when the next word of a start comes."""
+        return min((time_ns for time_ns, _ in self._late), default=None)
+
     def reap(self) -> None:
-        """Report every process of ours whose time has come."""
+        """Report what has happened to the processes of ours."""
         now_ns = self._machine.clock.monotonic_ns()
-        for process in list(self._machine.alive.values()):
-            if process.ends_ns is not None and process.ends_ns <= now_ns:
-                self._machine.end(process)
-        for key, process in list(self._mine.items()):
-            if process.ended_at is not None:
-                del self._mine[key]
-                seen = Exit() if key in self._adopted else process.exit
-                self._report(Ended(key, seen, process.ended_at))
+        self._machine.end_due()
+        late, self._late = self._late, []
+        for time_ns, event in late:
+            if time_ns <= now_ns:
+                self._report(event)
+            else:
+                self._late.append((time_ns, event))
+        unsaid = {event.key for _, event in self._late}
+        for key, watched in list(self._mine.items()):
+            if key not in unsaid:  # Started comes before Ended
+                self._look_at(key, watched)
+
+    def _look_at(self, key: AttemptKey, watched: _Watched) -> None:
+        tree = watched.tree
+        if tree.leader.is_alive:
+            return
+        left = len(tree.alive)
+        is_waited_for = watched.is_rest or watched.is_stopped
+        tree.was_seen_ending = not watched.is_rest
+        exit_ = self._exit(watched)
+        at = self._machine.clock.now()
+        if left and not is_waited_for and tree.spec.leftovers is Leftovers.KILL:
+            if not watched.is_reported:
+                watched.is_reported = True
+                self._report(LeftOver(key, exit_, tree.ended_at or at, left))
+            return
+        if left and is_waited_for:
+            return
+        del self._mine[key]
+        note = f"{left} descendants are left alone" if left else ""
+        self._report(Ended(key, exit_, at if watched.is_rest else tree.ended_at or at, note))
+
+    def _exit(self, watched: _Watched) -> Exit:
+        if watched.is_rest or (watched.is_adopted and not self._machine.tells_exits):
+            return Exit()
+        return watched.tree.exit

@@ -1,191 +1,233 @@
 """One simulated history: a daemon that is killed, restarted, reloaded and lied to about the time.
 
-Every choice comes from one seed, so a failing history can be replayed. ``World.story`` tells what
-happened in words. After every step, and across every crash, the promises are checked by
-``checks`` against what the outside observer (``Machine.history``) saw.
+``World`` holds what there is: a machine with its processes, a crontab (the file, which may differ
+from what is in force), a ledger, and at most one life of the daemon. It lets time pass, carries
+requests to the daemon as its inbox would, and can kill it at any of the crash points that the
+ledger and the processes call (``maybe_crash``). Every choice comes from one seed, so a failing
+history can be played again.
+
+What may happen to a world is in ``actions``; what must hold, in ``checks`` and ``accounts``. They
+look at the world from outside: at processes, at the ledger, and at what the daemon answers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
+from typing import Any, TypeVar
 
-from crond_py.crontab.intervals import can_jitter
-from crond_py.crontab.model import (
-    AtTrigger,
-    Crontab,
-    CronTrigger,
-    EveryTrigger,
-    Job,
-    Pool,
-    StartupTrigger,
-    Trigger,
-)
+from crond_py.crontab.model import Crontab, Job, Pool
 from crond_py.engine.core import Core
-from crond_py.engine.events import ClockChanged, TimersFired
+from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
+from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper
-from crond_py.engine.view import Cancelled
-from crond_py.errors import LedgerError, PycronError
+from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Align, EveryMode, Exit, Missed, OnCrash, Overlap, Retry, Run
-from crond_py.ports import AttemptKey, ProcessSpec
-from tests.simulation.fakes import Behaviour, Crash, FakeProcesses, FakeTimers, Machine
+from crond_py.model import Run
+from crond_py.ports import AttemptKey, Claim, Pruned, SetAttempt, SetRun, Write
+from tests.simulation.fakes import Crash, FakeProcesses, FakeTimers, Machine, SimSpec, Tree
+from tests.simulation.jobs import BEGIN, HOST, random_behaviour, random_job
+from tests.simulation.story import Broken, Story
 from tests.support.clock import FakeClock
 
-BEGIN = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
-HOST = "alpha"
+T = TypeVar("T")
+
+POOL_SIZES = {"default": None, "small": 2, "tiny": 1}
 
 
-def spec_of(identity: str, job: Job, run: Run, attempt: int) -> ProcessSpec:
+def spec_of(identity: str, job: Job, run: Run, attempt: int) -> SimSpec:
     """Return what the fake machine needs to know of a process."""
     tag = f"{identity}-{run.id}"
-    env = {
-        "PYCRON_RUN_ID": tag,
-        "PYCRON_JOB": job.name,
-        "PYCRON_DUE": run.due.isoformat(),
-        "PYCRON_ERA": str(run.era),
-        "PYCRON_ATTEMPT": str(attempt),
-    }
-    key = AttemptKey(run.id, attempt)
-    return ProcessSpec(key, tag, ("job",), env, "/", 0o022, None)
+    env = {"PYCRON_RUN_ID": tag, "PYCRON_JOB": run.job, "PYCRON_ATTEMPT": str(attempt)}
+    return SimSpec(
+        AttemptKey(run.id, attempt),
+        tag,
+        ("job",),
+        env,
+        "/",
+        0o022,
+        None,
+        leftovers=job.leftovers,
+        job=job,
+        era=run.era,
+        due=run.due,
+    )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Daemon:
-    """One life of the daemon."""
+    """One life of the daemon. ``phase`` names what it is in the middle of, for crashes."""
 
     core: Core
     timers: FakeTimers
     processes: FakeProcesses
-    inbox: list[object]
+    begun_ns: int
+    inbox: list[object] = field(default_factory=list)
+    phase: str = "recovering"
+    stopping_since: datetime | None = None
+    stop_requests: int = 0
+    is_stopped: bool = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it has been told to stop."""
+        return self.stopping_since is not None
+
+
+@dataclass(slots=True)
+class Requests:
+    """What has been asked of the daemon, and what it was promised in return.
+
+    ``cancelled``: runs of which it was said that they are cancelled, and since when (monotonic).
+    ``asked_to_cancel`` and ``asked_jobs``: whether or not it was said. ``definitions``: every
+    definition that a job has ever had in force.
+    """
+
+    cancelled: dict[int, int] = field(default_factory=dict)
+    asked_to_cancel: set[int] = field(default_factory=set)
+    asked_jobs: set[str] = field(default_factory=set)
+    forced: list[ActiveRun] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    definitions: dict[str, list[Job]] = field(default_factory=dict)
+    stops: int = 0
 
 
 @dataclass(slots=True)
 class World:
-    """A machine, a crontab, a ledger and at most one daemon."""
+    """A machine, a crontab, a ledger and at most one daemon.
+
+    ``jobs`` and ``pools`` are what the file says; ``in_force`` and ``pools_in_force`` what a daemon
+    has taken last, and ``pool_sizes`` what a run may have been let in by that has not started yet.
+    ``parked`` are jobs that were taken out of the file. ``steps`` are those of the clock since the
+    last look at the accounts: when (monotonic), how far, and whether a daemon was there to see it.
+
+    ``watchers`` are called with every write that the ledger has taken; ``on_begin`` before each
+    life, ``on_force`` when a crontab comes into force, ``on_stopped`` after an orderly end.
+    """
 
     seed: int
+    may_step_clock: bool = True
     random: Random = field(init=False)
     clock: FakeClock = field(init=False)
+    story: Story = field(init=False)
     machine: Machine = field(init=False)
     ledger: MemoryLedger = field(init=False)
-    jobs: dict[str, Job] = field(init=False)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    pools: dict[str, int | None] = field(default_factory=lambda: dict(POOL_SIZES))
+    pools_in_force: dict[str, int | None] = field(default_factory=dict)
+    pool_sizes: dict[str, set[int | None]] = field(default_factory=dict)
+    parked: dict[str, Job] = field(default_factory=dict)
+    in_force: dict[str, Job] = field(default_factory=dict)
+    requests: Requests = field(default_factory=Requests)
     daemon: Daemon | None = None
     boots: int = 1
-    story: list[str] = field(default_factory=list)
     crash_in: int | None = None
-    steps_back: bool = False
-    may_step_clock: bool = True
-    cancelled: dict[int, int] = field(default_factory=dict)
+    crash_at: str | None = None
+    crashes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
+    trouble_until_ns: int = 0
+    awake_ns: int = 0
+    broken: list[Broken] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    watchers: list[Callable[[Sequence[Write], Sequence[int | None]], None]] = field(
+        default_factory=list
+    )
+    on_begin: list[Callable[[], None]] = field(default_factory=list)
+    on_force: list[Callable[[], None]] = field(default_factory=list)
+    on_stopped: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         self.clock = FakeClock(BEGIN)
-        self.machine = Machine(self.random, self.clock)
+        self.story = Story(self.clock)
+        self.machine = Machine(self.random, self.clock, self.story)
+        self.machine.tells_exits = self.random.random() < 0.3
         self.ledger = MemoryLedger()
-        self.jobs = {}
-        for number in range(self.random.randint(1, 5)):
-            self._add_job(f"job{number}")
 
-    # --- jobs -----------------------------------------------------------------------------
+    # --- the crontab ----------------------------------------------------------------------
 
-    def _add_job(self, name: str) -> None:
-        job = self._random_job(name)
-        self.jobs[name] = job
-        pick = self.random.choice
-        self.machine.behaviours[name] = Behaviour(
-            lasts=pick(((SECOND,), (SECOND, 20 * SECOND), (7 * SECOND,), (90 * SECOND,))),
-            exits=pick(((Exit(code=0),), (Exit(code=0), Exit(code=1)), (Exit(code=3),))),
-            ignores_term=self.random.random() < 0.2,
-            fails_to_start=pick((0.0, 0.0, 0.1)),
-        )
-        self.tell(
-            f"{name}: {job.trigger} jitter={job.jitter} overlap={job.overlap} missed={job.missed}"
-            f" retry={job.retry.attempts} timeout={job.timeout} on_crash={job.on_crash}"
-        )
+    def add_random_jobs(self, number: int) -> None:
+        """Put new jobs into the file."""
+        for _ in range(number):
+            name = f"job{len(self.jobs) + len(self.parked)}"
+            self.machine.behaviours[name] = random_behaviour(self.random)
+            self.set_job(random_job(self.random, name, self.clock.now()))
 
-    def _random_job(self, name: str) -> Job:
-        pick = self.random.choice
-        trigger = self._random_trigger()
-        jitter = pick((None, None, None, 4 * SECOND, 3600 * SECOND))
-        return Job(
-            name,
-            trigger,
-            jitter=jitter if can_jitter(trigger) else None,
-            command="job",
-            timezone=pick(("UTC", "Europe/Berlin", "America/New_York")),
-            overlap=pick(tuple(Overlap)),
-            queue_limit=pick((1, 3)),
-            max_running=pick((None, 2)),
-            missed=pick(tuple(Missed)),
-            missed_within=pick((None, None, timedelta(seconds=40))),
-            missed_limit=pick((2, 100)),
-            on_crash=pick(tuple(OnCrash)),
-            timeout=pick((None, None, 5 * SECOND)),
-            kill_after=2 * SECOND,
-            start_within=pick((None, None, 10 * SECOND)),
-            retry=pick((Retry(), Retry(3, 3 * SECOND, 2.0, 10 * SECOND))),
-            pool=pick(("default", "small")),
-            priority=pick((0, 0, 5)),
-            keep_runs=None,  # the accounts are checked at the end
-            keep_for=None,
-            env=MappingProxyType({}),
-        )
-
-    def _random_trigger(self) -> Trigger:
-        pick = self.random.choice
-        return pick(
-            (
-                CronTrigger((pick(("* * * * *", "*/10 * * * * *", "*/2 * * * *")),)),
-                CronTrigger(("0,30 * * * * *", "*/15 * * * * *")),
-                EveryTrigger(pick((5 * SECOND, 17 * SECOND))),
-                EveryTrigger(pick((5 * SECOND, 17 * SECOND)), offset=pick((0, 3)) * SECOND),
-                EveryTrigger(15 * SECOND, align=Align.MINUTE, offset=pick((None, 4 * SECOND))),
-                EveryTrigger(pick((90, 720)) * SECOND, align=Align.HOUR),
-                EveryTrigger(2 * 3600 * SECOND, align=Align.DAY, offset=pick((None, 67 * SECOND))),
-                EveryTrigger(9 * SECOND, EveryMode.FIXED_DELAY),
-                AtTrigger(BEGIN + pick((-30, 20, 100, 600)) * SECOND),
-                StartupTrigger(per_boot=pick((True, False))),
-            )
-        )
+    def set_job(self, job: Job) -> None:
+        """Put a job into the file, or another definition in its place."""
+        self.jobs[job.name] = job
+        self.story.tell("in the file: {}", Definition(job), job=job.name)
 
     def crontab(self) -> Crontab:
-        """Return the crontab as it stands."""
-        pools = {"default": Pool("default"), "small": Pool("small", 2)}
-        return Crontab(MappingProxyType(dict(self.jobs)), MappingProxyType(pools), (Path("c"),))
+        """Return the crontab as the file has it."""
+        pools = {name: Pool(name, size) for name, size in self.pools.items()}
+        return Crontab(
+            MappingProxyType(dict(self.jobs)), MappingProxyType(pools), (Path("crontab"),)
+        )
+
+    def _comes_into_force(self) -> None:
+        self.requests.removed |= self.in_force.keys() - self.jobs.keys()
+        self.in_force = dict(self.jobs)
+        self.pools_in_force = dict(self.pools)
+        for name, size in self.pools.items():
+            self.pool_sizes.setdefault(name, set()).add(size)
+        for name, job in self.jobs.items():
+            known = self.requests.definitions.setdefault(name, [])
+            if not known or known[-1] != job:
+                known.append(job)
+        for callback in self.on_force:
+            callback()
 
     # --- the daemon's life ----------------------------------------------------------------
 
-    def tell(self, text: str) -> None:
-        """Add a line to the story."""
-        self.story.append(f"{self.clock.now():%d %H:%M:%S.%f} {text}")
+    def breach(self, broken: Broken) -> None:
+        """Note a broken promise; it is raised outside, where the engine can't outlive it."""
+        self.broken.append(broken)
+
+    def watching(self, look: Callable[..., None]) -> Callable[..., None]:
+        """Have a check's own faults raised outside, too; the engine would outlive them."""
+
+        def watch(*seen: Any) -> None:
+            try:
+                look(*seen)
+            except Exception as error:  # noqa: BLE001 - raised by raise_errors
+                self.errors.append(error)
+
+        return watch
 
     def maybe_crash(self, where: str) -> None:
-        """Die here if the seed says so."""
-        if self.crash_in is None:
+        """Die here if that has been chosen."""
+        if self.crash_in is None or (self.crash_at is not None and self.crash_at != where):
             return
         self.crash_in -= 1
         if self.crash_in <= 0:
-            self.crash_in = None
-            self.tell(f"CRASH {where}")
+            phase = self.daemon.phase if self.daemon else "recovering"
+            self.crashes[phase, where] += 1
+            self.story.tell("CRASH {}, while {}", where, phase)
             raise Crash(where)
 
     def boot_daemon(self) -> None:
         """Start a daemon on what is there."""
+        self.story.life += 1
+        self.story.tell("the daemon starts")
+        for callback in self.on_begin:
+            callback()
         inbox: list[object] = []
         timers = FakeTimers()
         processes = FakeProcesses(self.machine, inbox.append, self.maybe_crash)
         identity = self.ledger.identity
+        ledger = SimLedger(self.ledger, self)
         parts = Parts(
             timekeeper=Timekeeper(self.clock),
             timers=timers,
-            outbox=Outbox(CrashingLedger(self.ledger, self)),
+            outbox=Outbox(ledger),
             processes=processes,
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
             boot_id=f"boot{self.boots}",
@@ -193,27 +235,37 @@ class World:
             remove_outputs=lambda _outputs: None,
             host=HOST,
         )
-        core = Core(parts, self.ledger)
-        self.tell("daemon starts")
-        self.daemon = Daemon(core, timers, processes, inbox)
-        self._guard(lambda: core.begin(self.crontab()))
+        core = Core(parts, ledger)
+        self.daemon = Daemon(core, timers, processes, self.clock.monotonic_ns(), inbox)
+        crontab = self.crontab()
+        self._comes_into_force()
+        self._guard(lambda: core.begin(crontab))
         self.drain()
+        if self.daemon is not None:
+            self.daemon.phase = "running"
 
-    def _guard(self, step: object) -> None:
+    def _guard(self, step: Callable[[], object]) -> None:
         try:
-            step()  # type: ignore[operator]
+            step()
         except Crash:
             self.kill_daemon()
 
     def kill_daemon(self, *, power_cut: bool = False) -> None:
         """SIGKILL; or the machine loses its power."""
-        self.tell("power cut" if power_cut else "daemon killed")
-        self.daemon = None
-        self.crash_in = None
-        self.ledger = self.ledger.crash(power_cut=power_cut)
+        text = "power cut" if power_cut else "the daemon is gone"
+        self.story.tell(text)
+        self._end_life(power_cut=power_cut)
         if power_cut:
             self.machine.reboot()
             self.boots += 1
+
+    def _end_life(self, *, power_cut: bool = False) -> None:
+        self.daemon = None
+        self.crash_in = self.crash_at = None
+        failing = self.ledger.failing
+        flushed = self.random.randint(0, self.ledger.unsynced) if power_cut else 0
+        self.ledger = self.ledger.crash(power_cut=power_cut, flushed=flushed)
+        self.ledger.failing = failing
 
     def drain(self) -> None:
         """Let the daemon handle all that has happened up to this instant."""
@@ -230,192 +282,202 @@ class World:
                 return
             batch = list(daemon.inbox)
             daemon.inbox.clear()
-            self._guard(lambda batch=batch, daemon=daemon: daemon.core.handle(batch))
-        message = "the daemon never comes to rest"
-        raise AssertionError(message)
+            self._guard(lambda batch=batch, daemon=daemon: daemon.core.handle(batch))  # type: ignore[misc]
+            if daemon.is_stopped and self.daemon is daemon:
+                self._stopped()
+                return
+        self.breach(Broken("P4", "the daemon never comes to rest"))
 
-    def pass_time(self, span: timedelta) -> None:
+    def _stopped(self) -> None:
+        self.story.tell("the daemon has stopped")
+        for callback in self.on_stopped:
+            callback()
+        self._end_life()
+
+    def ask(self, question: Callable[[Core], T]) -> T | PycronError | None:
+        """Put a request to the daemon as a client does; None: it died over it, or is not there."""
+        daemon = self.daemon
+        if daemon is None:
+            return None
+        answers: list[T | PycronError] = []
+
+        def put() -> None:
+            try:
+                answers.append(question(daemon.core))
+            except PycronError as error:
+                answers.append(error)
+                self.story.tell("refused: {}", error)
+
+        daemon.inbox.append(Call(put))
+        self.drain()
+        return answers[0] if answers else None
+
+    def reload(self) -> None:
+        """Have the daemon take the file as it is; without a daemon nothing happens."""
+        daemon = self.daemon
+        if daemon is None:
+            return
+        self.story.tell("reload")
+        crontab = self.crontab()
+
+        def put(core: Core) -> None:
+            self._comes_into_force()
+            core.reload(crontab)
+
+        self.ask(put)
+
+    def stop(self, limit: timedelta | None) -> None:
+        """Tell the daemon to stop."""
+        daemon = self.daemon
+        if daemon is None:
+            return
+        self.story.tell("stop, waits {}", limit if limit is not None else "for all")
+        daemon.phase = "stopping"
+        daemon.stopping_since = daemon.stopping_since or self.clock.now()
+        self.requests.stops += 1
+
+        def note() -> None:
+            daemon.is_stopped = True
+
+        self.ask(lambda core: core.stop(limit, note))
+
+    # --- time -----------------------------------------------------------------------------
+
+    def pass_time(self, span: timedelta, *, is_frozen: bool = False) -> None:
         """Let time pass; the daemon is woken for each of its deadlines, as it would be."""
         end_ns = self.clock.monotonic_ns() + span // timedelta(microseconds=1) * 1000
         while True:
-            candidates = [end_ns]
-            if (end := self.machine.next_end()) is not None:
-                candidates.append(end)
-            if self.daemon and (deadline := self.daemon.timers.next_deadline()) is not None:
-                candidates.append(deadline)
-            step_ns = min(candidates) - self.clock.monotonic_ns()
+            wakes = [end_ns, self.machine.next_end()]
+            if self.daemon is not None and not is_frozen:
+                wakes += [self.daemon.timers.next_deadline(), self.daemon.processes.next_word()]
+            wake_ns = min(wake for wake in wakes if wake is not None)
+            step_ns = wake_ns - self.clock.monotonic_ns()
             if step_ns > 0:
                 self.clock.advance(timedelta(microseconds=-(-step_ns // 1000)))
-            if self.daemon is None:
-                self._end_orphans()
-            self.drain()
+            self.machine.end_due()
+            if not is_frozen:
+                self.drain()
             if self.clock.monotonic_ns() >= end_ns:
                 return
 
-    def _end_orphans(self) -> None:
-        now_ns = self.clock.monotonic_ns()
-        for process in list(self.machine.alive.values()):
-            if process.ends_ns is not None and process.ends_ns <= now_ns:
-                self.machine.end(process)
-
-    # --- what may happen ------------------------------------------------------------------
-
-    def step(self) -> None:
-        """Do one random thing."""
-        actions = [
-            (10, self._quiet),
-            (3, self._freeze),
-            (4, self._kill),
-            (2, self._power_cut),
-            (4, self._crash_inside),
-            (2, self._reload_same),
-            (2, self._reload_other),
-            (2, self._trigger),
-            (2, self._cancel),
-            (2, self._ledger_trouble),
-            (1, self._down_for_long),
-        ]
-        if self.may_step_clock:
-            actions += [(1, self._clock_forward), (1, self._clock_back)]
-        weights = [weight for weight, _ in actions]
-        action = self.random.choices([action for _, action in actions], weights)[0]
-        action()
-        if self.daemon is None and self.random.random() < 0.8:
-            self.boot_daemon()
+    def freeze(self, span: timedelta) -> None:
+        """Let the daemon see nothing for a while: it is stopped, or the machine suspended."""
+        self.story.tell("frozen for {}", span)
+        self.pass_time(span, is_frozen=True)
+        self.story.tell("thawed")
+        self.awake_ns = self.clock.monotonic_ns()
         self.drain()
 
-    def settle(self) -> None:
-        """Come to rest: a healthy ledger, a running daemon, time for all that is open to end."""
-        self.ledger.failing = None
-        self.crash_in = None
-        if self.daemon is None:
-            self.boot_daemon()
-        self.pass_time(timedelta(seconds=5))
-
-    def wind_down(self) -> None:
-        """Let no job be due any more, and give everything that waits its time."""
-        self.jobs = {name: replace(job, enabled=False) for name, job in self.jobs.items()}
-        self._reload("reload, all jobs disabled")
-        self.drain()
-        self.pass_time(timedelta(hours=72))
-
-    def _quiet(self) -> None:
-        self.pass_time(self.random.choice((1, 7, 30, 95)) * SECOND)
-
-    def _freeze(self) -> None:
-        span = self.random.choice((2, 25, 200)) * SECOND
-        self.tell(f"frozen for {span}")
-        self.clock.advance(span)
-        self.drain()
-
-    def _kill(self) -> None:
-        if self.daemon is not None:
-            self.kill_daemon()
-            self.pass_time(self.random.choice((0, 3, 45)) * SECOND)
-
-    def _power_cut(self) -> None:
-        self.kill_daemon(power_cut=True)
-        self.pass_time(self.random.choice((1, 100)) * SECOND)
-
-    def _crash_inside(self) -> None:
-        self.crash_in = self.random.randint(1, 12)
-        self.pass_time(self.random.choice((10, 60)) * SECOND)
-
-    def _down_for_long(self) -> None:
-        if self.daemon is not None:
-            self.kill_daemon()
-        self.pass_time(timedelta(hours=self.random.choice((1, 9))))
-
-    def _reload_same(self) -> None:
-        self._reload("reload, nothing changed")
-
-    def _reload(self, text: str) -> None:
-        if self.daemon is not None:
-            self.tell(text)
-            core, crontab = self.daemon.core, self.crontab()
-            self._guard(lambda: (core.reload(crontab), core.handle([])))
-
-    def _reload_other(self) -> None:
-        if self.daemon is None:
-            return
-        name = self.random.choice(sorted(self.jobs))
-        change = self.random.choice(("policy", "disable", "enable"))
-        job = self.jobs[name]
-        if change == "policy":
-            job = replace(job, missed=self.random.choice(tuple(Missed)), timeout=None)
-        else:
-            job = replace(job, enabled=change == "enable")
-        self.jobs[name] = job
-        self._reload(f"reload, {name}: {change}")
-
-    def _trigger(self) -> None:
-        if self.daemon is None:
-            return
-        name = self.random.choice(sorted(self.jobs))
-        core = self.daemon.core
-        try:
-            self.tell(f"trigger {name}")
-            self._guard(
-                lambda: (
-                    core.trigger(name, is_forced=False, then=lambda _: None),
-                    core.handle([]),
-                )
-            )
-        except PycronError as error:
-            self.tell(f"refused: {error}")
-
-    def _cancel(self) -> None:
-        if self.daemon is None:
-            return
-        name = self.random.choice(sorted(self.jobs))
-        core = self.daemon.core
-        self.tell(f"cancel {name}")
-        now_ns = self.clock.monotonic_ns()
-        cancelled: list[Cancelled] = []
-        self._guard(lambda: cancelled.extend(core.cancel_job(name)))
-        if self.daemon is not None and self.ledger.failing is None:
-            # Else nobody was told that it is cancelled.
-            self.cancelled |= {each.run_id: now_ns for each in cancelled if each.run_id}
-        self._guard(lambda: core.handle([]))
-
-    def _ledger_trouble(self) -> None:
-        self.tell("the ledger fails for a while")
-        self.ledger.failing = LedgerError("disk full")
-        self.pass_time(self.random.choice((1, 12)) * SECOND)
-        self.ledger.failing = None
-        self.tell("the ledger works again")
-
-    def _clock_forward(self) -> None:
-        step = self.random.choice((1, 40, 3600, 86400 * 3650)) * SECOND
-        self.tell(f"clock set forward by {step}")
-        self._jump(step)
-
-    def _jump(self, step: timedelta) -> None:
+    def set_clock(self, step: timedelta) -> None:
+        """Set the wall clock."""
         self.clock.jump(step)
+        whither = "back" if step < timedelta(0) else "on"
+        self.story.tell("the clock was set {} by {}", whither, abs(step))
+        self.steps.append((self.clock.monotonic_ns(), step, self.daemon is not None))
         if self.daemon is not None:
             self.daemon.inbox.append(ClockChanged())
         self.drain()
 
-    def _clock_back(self) -> None:
-        step = self.random.choice((1, 40, 3600, 8 * 3600)) * SECOND
-        self.tell(f"clock set back by {step}")
-        self.steps_back = True
-        self._jump(-step)
+    def set_trouble(self, error: Exception | None) -> None:
+        """Have the ledger refuse every write, or take them again."""
+        text = "the ledger works again" if error is None else "the ledger fails: {}"
+        self.story.tell(text, error)
+        self.ledger.failing = error
+        self.trouble_until_ns = self.clock.monotonic_ns()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether a healthy daemon has dealt with all there is."""
+        daemon = self.daemon
+        return (
+            daemon is not None
+            and not daemon.is_stopping
+            and self.ledger.failing is None
+            and daemon.core._parts.outbox.is_empty
+        )
+
+    def tree_of(self, key: AttemptKey) -> Tree | None:
+        """Return what was started for an attempt."""
+        return self.machine.by_key.get(key)
 
 
-class CrashingLedger:
-    """The ledger with a chance to die just before or after a commit."""
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job in short, for the story."""
+
+    job: Job
+
+    def __str__(self) -> str:
+        job = self.job
+        plain = Job(job.name, job.trigger, job.command)
+        hidden = {"name", "trigger", "command", "keep_runs", "keep_for"}
+        said = [
+            f"{name}={_short(getattr(job, name))}"
+            for name in Job.__slots__
+            if name not in hidden and getattr(job, name) != getattr(plain, name)
+        ]
+        return " ".join([_short(job.trigger), *said])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g}s"
+    return str(value).replace("datetime.", "")
+
+
+class SimLedger:
+    """The ledger as the daemon has it: it tells the story, and the daemon may die over it."""
 
     def __init__(self, ledger: MemoryLedger, world: World) -> None:
         self._ledger = ledger
         self._world = world
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def write(self, writes: object, *, durable: bool) -> object:
+    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         """Write, or die before or after it."""
-        self._world.maybe_crash("before a commit")
-        ids = self._ledger.write(writes, durable=durable)  # type: ignore[arg-type]
-        self._world.maybe_crash("after a commit")
+        world = self._world
+        world.maybe_crash("before a commit")
+        ids = self._ledger.write(writes, durable=durable)
+        self._tell(writes, ids)
+        for watcher in world.watchers:
+            watcher(writes, ids)
+        world.maybe_crash("after a commit")
         return ids
+
+    def prune(self, job: str, **bounds: Any) -> Pruned:
+        """Forget old runs, or die before it."""
+        self._world.maybe_crash("before a pruning")
+        return self._ledger.prune(job, **bounds)
+
+    def _tell(self, writes: Sequence[Write], ids: Sequence[int | None]) -> None:
+        tell = self._world.story.tell
+        remaining = iter(ids)
+        for write in writes:
+            match write:
+                case Claim(job=job, due=due):
+                    run = next(remaining)
+                    what = write.outcome or write.state
+                    text = "ledger: due {} ({}) {} {}" if run else "ledger: refused, due {} ({})"
+                    tell(text, due, write.cause, what, write.reason, job=job, run=run)
+                    if write.count > 1:
+                        tell("    with it {} up to {}", write.count, write.last_due, job=job)
+                case SetRun(run_id=run):
+                    tell(
+                        "ledger: {} {}",
+                        write.outcome or write.state,
+                        write.reason,
+                        job=self._job(run),
+                        run=run,
+                    )
+                case SetAttempt(run, attempt):
+                    how = attempt.outcome or attempt.stopping or ""
+                    text = "ledger: attempt {} {}{} {}"
+                    ending = "is being ended: " if attempt.stopping else ""
+                    values = attempt.number, ending, how, attempt.reason
+                    tell(text, *values, job=self._job(run), run=run)
+
+    def _job(self, run_id: int) -> str:
+        run = self._ledger.run(run_id)
+        return run.job if run else "?"
