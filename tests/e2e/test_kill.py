@@ -110,7 +110,7 @@ class Attack:
         self.daemon.cli("reload")
         runs_of = Counter(active["job"] for active in self.daemon.status()["active"])
         for job in (job for job, number in runs_of.items() if number > 3):
-            self._note_cancelled(self.daemon.cli("cancel", job, "--json").stdout)
+            self._note_cancelled(self.daemon.cli("cancel", job, "--json", check=None).stdout)
         for active in self.daemon.status()["active"]:
             log.wait(ENDS, run=active["run"])
         self.daemon.stop()
