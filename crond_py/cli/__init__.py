@@ -6,7 +6,8 @@ is to answer at once. ``options`` has what several commands take, ``render`` how
 ``records`` what ``--json`` prints, ``times`` how people write and read instants.
 
 Exit codes: 0 done, 1 a general failure, 2 a request that makes no sense as put, 3 no daemon is
-running, 78 the crontab is refused, 130 interrupted.
+running, 78 the crontab is refused, 130 interrupted; ``exec`` leaves with that of the command, or
+124, 126 or 127 as a shell and timeout(1) do.
 """
 
 from __future__ import annotations

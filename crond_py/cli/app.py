@@ -25,6 +25,8 @@ _COMMANDS: Final = {
     "history": "crond_py.cli.history",
     "logs": "crond_py.cli.logs",
     "status": "crond_py.cli.status",
+    "exec": "crond_py.cli.exec",
+    "env": "crond_py.cli.env",
     "trigger": "crond_py.cli.trigger",
     "cancel": "crond_py.cli.cancel",
     "reload": "crond_py.cli.reload",

@@ -13,8 +13,10 @@ import errno
 import marshal
 import os
 import resource
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,15 +24,17 @@ from crond_py.errors import CannotStartError
 from crond_py.model import Limits
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
+from crond_py.runner import shim
 from crond_py.runner.credentials import not_permitted
 from crond_py.runner.environment import RESERVED
 from crond_py.runner.execute import EXEC_FAULTS, encoded, explain, popen
-from crond_py.runner.setting import Prepared, Setting
+from crond_py.runner.setting import Prepared, Setting, prepare, resolve
 from crond_py.runner.wording import cause, encode
 
 # Read once: an upgrade may replace the file while the daemon runs.
-_SHIM: Final = Path(__file__).with_name("shim.py").read_text("utf-8")
+_SHIM: Final = Path(shim.__file__).read_text("utf-8")
 _READY: Final = b"\0"
+_STANDARD: Final = 2  # the last of the standard descriptors
 
 
 def is_confined(spec: ProcessSpec) -> bool:
@@ -43,7 +47,7 @@ def execute_confined(
 ) -> int:
     """Start the process by the shim; return its pid. Raises CannotStartError."""
     try:
-        orders = _write_orders(shim_orders(spec, setting, prepared.program))
+        orders = _write_orders(_orders(spec, setting, prepared.program))
         try:
             reader, writer = os.pipe2(os.O_CLOEXEC)
         except OSError:
@@ -78,7 +82,31 @@ def execute_confined(
     raise CannotStartError(_explain_shim(told, status, spec, setting, prepared.program))
 
 
-def shim_orders(spec: ProcessSpec, setting: Setting, program: bytes) -> tuple[Any, ...]:
+def become(spec: ProcessSpec) -> None:
+    """Turn this very process into the job's, but for its session and umask, which are kept.
+
+    It returns only by raising CannotStartError. Of descriptors the job has the standard ones.
+    """
+    setting = resolve(spec)
+    with prepare(spec, setting) as prepared:
+        orders = _write_orders(_orders(spec, setting, prepared.program))
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for name in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # the one that the directory itself was read by
+                if int(name.name) > _STANDARD:
+                    os.set_inheritable(int(name.name), False)
+        shim.run(orders, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as report:
+            told = report.read()
+        raise CannotStartError(_explain_shim(told, 0, spec, setting, prepared.program))
+
+
+def _orders(spec: ProcessSpec, setting: Setting, program: bytes) -> tuple[Any, ...]:
     """Return what the shim is told to do; see there."""
     account = setting.account
     return (

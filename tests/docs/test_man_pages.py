@@ -48,7 +48,7 @@ def sections(text: str) -> dict[str, str]:
 
 def flags(text: str) -> set[str]:
     """Return the options that are told of: the ``Fl`` macros of mdoc(7)."""
-    return {f"-{name}" for name in re.findall(r"Fl (-?[A-Za-z][\w-]*)", text)}
+    return {f"-{name}" for name in re.findall(r"Fl (-?[A-Za-z0-9][\w-]*)", text)}
 
 
 PAGE = sections((MANUALS / "pycron.1").read_text())

@@ -1,0 +1,34 @@
+"""What ``pycron exec`` and ``pycron env`` share: a job, and a run of it that no ledger knows."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from crond_py.cli.names import no_such_job
+from crond_py.clock import SystemClock
+from crond_py.crontab import load_crontab
+from crond_py.crontab.model import Job
+from crond_py.launch import Launchpad
+from crond_py.model import Cause, Run, State
+from crond_py.places import Places
+from crond_py.ports import ProcessSpec
+
+
+def find_job(name: str, places: Places) -> Job:
+    """Return a job of the crontab. Raises UnknownNameError with the nearest one."""
+    jobs = load_crontab(places.crontab).jobs
+    if name not in jobs:
+        raise no_such_job(name, jobs, places.crontab)
+    return jobs[name]
+
+
+def spec_of(job: Job, places: Places) -> ProcessSpec:
+    """Return what a run of the job that is due now would be started by.
+
+    It is made by what makes the daemon's. The name that it has in place of a ledger's is its own,
+    so its PYCRON_RUN_ID is that of no other run.
+    """
+    now = SystemClock().now().replace(microsecond=0)
+    run = Run(os.getpid(), job.name, 0, now, Cause.MANUAL, State.RUNNING, now)
+    return Launchpad(places.state_dir, f"exec-{secrets.token_hex(4)}")(job, run, 1)
