@@ -193,17 +193,37 @@ def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
     assert "2026-03-02 08:40:00+09:00" in text
 
 
+def test_a_bad_zone_of_the_environment_is_told_once(env: dict[str, str]) -> None:
+    """A TZ that names no zone is not UTC in silence: one warning, and the zone that counts."""
+    done = pycron("history", env={**env, "TZ": "Europe/Berln"})
+    assert done.stderr.count("\n") == 1
+    assert "TZ='Europe/Berln' in the environment names no time zone" in done.stderr
+    for good in ("Europe/Berlin", "", ":UTC"):
+        assert pycron("history", env={**env, "TZ": good}).stderr == ""
+
+
 def test_history_on_a_narrow_terminal(env: dict[str, str]) -> None:
-    """At 60 columns: run, job, due and outcome are whole, and the reason is below."""
+    """At 60 columns due instants are brief, every column but the cause is there, reasons below."""
     text = without_colour(on_terminal("history", "backup", "-n", "2", env=env, columns=60))
-    assert text.splitlines() == [
-        "RUN  JOB     DUE                        LATE  TOOK  OUTCOME",
-        "  4  backup  2026-03-01 22:00:00+00:00              skipped",
-        "    overlap: run 1 is running",
-        "  3  backup  2026-03-01 12:20:00+00:00              missed",
-        "    480 occurrences until 2026-03-01 20:20:00+00:00: pycron",
-        "    was not running",
+    titles, *rows = text.replace(" 2026-", " ").splitlines()
+    assert titles.split() == ["RUN", "JOB", "DUE", "LATE", "TOOK", "TRIES", "OUTCOME"]
+    assert [" ".join(row.split()) for row in rows] == [
+        "4 backup 03-01 22:00 skipped",
+        "overlap: run 1 is running",
+        "3 backup 03-01 12:20 missed",
+        "480 occurrences until 03-01 20:20:00+00:00: pycron",
+        "was not running",
     ]
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_history_on_a_wide_terminal(env: dict[str, str]) -> None:
+    """At 120 columns nothing is left out or shortened, and reasons stand beside their rows."""
+    text = without_colour(on_terminal("history", "backup", "-n", "1", env=env, columns=120))
+    titles, row = (line.split() for line in text.splitlines())
+    assert titles == ["RUN", "JOB", "DUE", "LATE", "TOOK", "TRIES", "CAUSE", "OUTCOME", "REASON"]
+    assert row[2:4] == ["2026-03-01", "22:00:00+00:00"]
+    assert row[-4:] == ["run", "1", "is", "running"]
 
 
 def test_history_of_a_job_that_is_none(env: dict[str, str]) -> None:
@@ -333,9 +353,9 @@ def test_list_without_a_daemon(env: dict[str, str]) -> None:
 
 
 def test_list_on_a_narrow_terminal(env: dict[str, str]) -> None:
-    """At 60 columns no line is longer, and job, instant and state are whole."""
+    """At 60 columns no line is longer, and how each job last went is there."""
     lines = without_colour(on_terminal("list", env=env, columns=60)).splitlines()[-5:]
-    assert lines[0].split() == ["JOB", "NEXT", "DUE", "IN", "STATE"]
+    assert lines[0].split() == ["JOB", "NEXT", "DUE", "IN", "LAST", "STATE"]
     assert [line.split()[0] for line in lines[1:]] == ["backup", "report", "off", "new"]
     assert max(map(len, lines)) <= 60
 
