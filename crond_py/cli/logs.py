@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +15,11 @@ from crond_py.cli.names import check_known_job
 from crond_py.cli.options import Crontab, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.errors import PycronError, UnknownNameError, UsageError
-from crond_py.model import Run
+from crond_py.model import Attempt, Run
 from crond_py.places import Places
 from crond_py.ports import LedgerReader
 from crond_py.printable import printable
-from crond_py.runner.output import output_path, read_output
+from crond_py.runner.output import output_path, read_output, read_output_bytes
 
 EXAMPLES = ("pycron logs backup", "pycron logs 4711 --tail 20", "pycron logs backup -f")
 
@@ -70,7 +68,7 @@ def command(
         raise UsageError(f"--tail takes a number of lines, not {tail}")
     places = places_of(crontab, state_dir)
     with reading(places) as ledger:
-        run = _find(ledger, target, places)
+        run = _find(ledger, target, places, crontab)
     if follow_run:
         follow(places, run, tail=tail, is_raw=raw)
         return
@@ -88,7 +86,8 @@ def command(
         if found is not None and found.outcome is not None and found.started_at is None:
             say.note(f"attempt {number} of run {run.id} has printed nothing: {found.reason}")
             continue
-        _show(output_path(places.state_dir, run.job, run.id, number), tail, is_raw=raw)
+        if not _show(output_path(places.state_dir, run.job, run.id, number), tail, is_raw=raw):
+            say.note(_why_no_file(run, found))
 
 
 def _why_not(run: Run) -> str:
@@ -96,7 +95,7 @@ def _why_not(run: Run) -> str:
     return f"it is {word}, {run.reason}" if run.reason else f"it is {word}"
 
 
-def _find(ledger: LedgerReader | None, target: str, places: Places) -> Run:
+def _find(ledger: LedgerReader | None, target: str, places: Places, crontab: str | None) -> Run:
     """Return the run that is meant. Raises UnknownNameError."""
     if ledger is None:
         raise PycronError(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
@@ -106,17 +105,17 @@ def _find(ledger: LedgerReader | None, target: str, places: Places) -> Run:
         return last
     if is_run_id(target):
         raise UnknownNameError(f"there is no run {target}")
-    check_known_job(target, places)
+    check_known_job(target, places, crontab)
     raise UnknownNameError(f"job {target} has not run yet")
 
 
-def _show(path: Path, tail: int | None, *, is_raw: bool) -> None:
-    """Write one attempt's output, and a newline where it lacks the last one."""
+def _show(path: Path, tail: int | None, *, is_raw: bool) -> bool:
+    """Write one attempt's output, and a newline where it lacks one; False if there is no file."""
     try:
         if is_raw:
-            for piece in _pieces(path, tail):
+            for piece in read_output_bytes(path, tail_lines=tail):
                 say.write_bytes(piece)
-            return
+            return True
         last = "\n"
         for text in read_output(path, tail_lines=tail):
             say.write(printable(text))
@@ -124,15 +123,20 @@ def _show(path: Path, tail: int | None, *, is_raw: bool) -> None:
         if last != "\n":
             say.write("\n")
     except FileNotFoundError:
-        say.note(f"no output is kept in {path}: it was discarded or has been removed")
+        return False
     except OSError as error:
         raise PycronError(f"{path} cannot be read: {error.strerror}") from None
+    return True
 
 
-def _pieces(path: Path, tail: int | None) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        if tail is not None:
-            yield from deque(file, maxlen=tail)
-            return
-        while piece := file.read(1 << 16):
-            yield piece
+def _why_no_file(run: Run, attempt: Attempt | None) -> str:
+    """Return why there is no output of a run that was started."""
+    if attempt is None or (attempt.started_at is None and attempt.outcome is None):
+        return f"run {run.id} of {run.job} has printed nothing: it is only just being started"
+    number = f", attempt {attempt.number}," if len(run.attempts) > 1 else ""
+    subject = f"the output of run {run.id} of {run.job}{number}"
+    if "output is not kept" in attempt.reason:  # it could not be, and that says why
+        return f"{subject} was not kept: {attempt.reason}"
+    if not attempt.output:
+        return f'{subject} was discarded, as its job has output = "discard"'
+    return f"{subject} is not kept any more: it was let go by the job's keep.bytes, or removed"

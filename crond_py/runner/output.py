@@ -139,7 +139,7 @@ def read_output_bytes(
         size = os.fstat(descriptor).st_size
         start = 0
         if tail_lines is not None:
-            start = _find_last_lines(descriptor, size, tail_lines)
+            start = find_last_lines(descriptor, size, tail_lines)
         if tail_bytes is not None:
             start = max(start, _to_character(descriptor, max(0, size - tail_bytes)))
         reading = Reading(descriptor, start)
@@ -176,7 +176,7 @@ class Reading:
         return data
 
 
-def _find_last_lines(descriptor: int, size: int, count: int) -> int:
+def find_last_lines(descriptor: int, size: int, count: int) -> int:
     """Return where the last ``count`` lines begin. A last line may lack its newline.
 
     What is left out counts as the one line that is shown for it.

@@ -22,8 +22,9 @@ LONGEST_BYTES: Final = 8192
 
 GOES_ON: Final = " [the line goes on]"
 
-_AT_ONCE_BYTES: Final = 1 << 16
-_AT_ONCE_LINES: Final = 500
+# So few that other threads do not wait for this one.
+_AT_ONCE_BYTES: Final = 1 << 15
+_AT_ONCE_LINES: Final = 200
 _ATTRIBUTE: Final = "user.pycron.passed_on"
 _CONTINUES: Final = range(0x80, 0xC0)  # the bytes of a character of UTF-8 after its first
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import select
+import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from crond_py.cli.follow import Watch
+from tests.cli.program import PYCRON, environment, pycron
+from tests.cli.running import running
 
 
 @pytest.fixture
@@ -68,13 +74,90 @@ def test_a_directory_that_is_made_while_its_parent_begins_to_be_watched(
 ) -> None:
     """Nobody would say that it is there, so it is looked for once more."""
     path.parent.parent.mkdir()
-    add_watch = watch._libc.inotify_add_watch
+    libc = watch._inotify._libc
+    add_watch = libc.inotify_add_watch
 
-    def made_meanwhile(descriptor: int, name: bytes, mask: int) -> int:
+    def made_meanwhile(descriptor: int, name: bytes, mask: object) -> int:
         path.parent.mkdir(exist_ok=True)
         return int(add_watch(descriptor, name, mask))
 
-    monkeypatch.setattr(watch._libc, "inotify_add_watch", made_meanwhile)
+    monkeypatch.setattr(libc, "inotify_add_watch", made_meanwhile)
     watch.renew()
     path.write_text("a")
     assert is_ready(watch, 10_000)
+
+
+# --- with a daemon ------------------------------------------------------------------------------
+
+
+@contextmanager
+def following(run_id: str, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Follow a run until the block ends."""
+    with subprocess.Popen(
+        [*PYCRON, "logs", run_id, "-f"],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as follower:
+        try:
+            yield follower
+        finally:
+            follower.kill()
+
+
+def lines_until(follower: subprocess.Popen[str], last: str) -> list[str]:
+    """Return what is shown next, up to a line."""
+    assert follower.stdout is not None
+    lines: list[str] = []
+    while lines[-1:] != [last]:
+        line = follower.stdout.readline()
+        assert line, (last, lines[-3:])
+        lines.append(line.rstrip("\n"))
+    return lines
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment with a job that waits for a word in between."""
+    (tmp_path / "crontab.toml").write_text(
+        '[jobs.slow]\nschedule = "0 0 1 1 *"\non_stop = "leave"\noutput_limit = "64K"\n'
+        f'command = "echo began; read x < gate; seq 100000; read x < gate; echo ended"\n'
+        f'cwd = "{tmp_path}"\n'
+    )
+    os.mkfifo(tmp_path / "gate")
+    return environment(tmp_path)
+
+
+def test_following_what_is_beyond_its_limit(env: dict[str, str], tmp_path: Path) -> None:
+    """The middle that is given up while it is followed may be missed; beginning and end are not."""
+    with running(env):
+        run_id = pycron("trigger", "slow", env=env).stdout.strip()
+        with following(run_id, env) as follower:
+            lines_until(follower, "began")
+            (tmp_path / "gate").write_text("go\n")
+            lines = lines_until(follower, "100000")
+            (tmp_path / "gate").write_text("go\n")
+            assert lines_until(follower, "ended") == ["ended"]
+            assert follower.wait(60) == 0
+    assert lines[:100] == [str(number) for number in range(1, 101)]
+    assert lines[-100:] == [str(number) for number in range(99_901, 100_001)]
+    marks = sum(line.startswith("[pycron: ") for line in lines)
+    assert sum(line.isdecimal() for line in lines) + marks == len(lines)
+
+
+def test_following_across_a_restart_of_the_daemon(env: dict[str, str], tmp_path: Path) -> None:
+    """A daemon that is killed is waited for; the run is followed to its outcome."""
+    with running(env) as daemon:
+        run_id = pycron("trigger", "slow", env=env).stdout.strip()
+        with following(run_id, env) as follower:
+            lines_until(follower, "began")
+            daemon.send_signal(signal.SIGKILL)
+            assert follower.stderr is not None
+            assert "waiting for the next one" in follower.stderr.readline()
+            (tmp_path / "gate").write_text("go\n")  # it goes on meanwhile
+            lines_until(follower, "100000")
+            with running(env):
+                (tmp_path / "gate").write_text("go\n")
+                lines_until(follower, "ended")
+                assert follower.wait(60) == 0

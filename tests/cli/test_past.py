@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -74,7 +75,7 @@ def write_ledger(state_dir: Path) -> None:
             SetAttempt(1, Attempt(
                 1, begun_at=minutes(0), pid=41, started_at=minutes(0) + timedelta(milliseconds=5),
                 finished_at=minutes(2), exit=Exit(code=0, cpu=timedelta(seconds=1.5)),
-                outcome=Outcome.SUCCEEDED,
+                outcome=Outcome.SUCCEEDED, output="as the daemon noted it",
             )),
             SetRun(1, State.DONE, outcome=Outcome.SUCCEEDED, finished_at=minutes(2)),
             SetAttempt(2, Attempt(
@@ -302,7 +303,34 @@ def test_logs_of_what_never_ran_or_is_gone(env: dict[str, str], tmp_path: Path) 
     output_path(tmp_path / "state", "backup", 1, 1).unlink()
     done = pycron("logs", "1", env=env)
     assert done.stdout == ""
-    assert "discarded or has been removed" in done.stderr
+    assert done.stderr == (
+        "pycron: the output of run 1 of backup is not kept any more: it was let go by the job's "
+        "keep.bytes, or removed\n"
+    )
+    output_path(tmp_path / "state", "report", 2, 1).unlink()
+    done = pycron("logs", "2", "--attempt", "1", env=env)
+    assert done.stdout == ""
+    assert done.stderr == (
+        "pycron: the output of run 2 of report, attempt 1, was discarded, as its job has "
+        'output = "discard"\n'
+    )
+
+
+def test_logs_of_a_file_with_a_hole(env: dict[str, str], tmp_path: Path) -> None:
+    """What was left out of a file is one line, in any form, and not as many NULs."""
+    path = write_output(tmp_path / "state", "backup", 1, 1, b"a" * 4096)
+    with path.open("r+b") as file:
+        file.truncate(4096 + 1_000_000_000 // 4096 * 4096)
+        file.seek(0, os.SEEK_END)
+        file.write(b"end\n")
+    left_out = path.stat().st_size - 4096 - 4
+    expected = f"{'a' * 4096}\n[pycron: {left_out} bytes left out here]\nend\n"
+    assert pycron("logs", "1", env=env).stdout == expected
+    assert pycron("logs", "1", "--raw", env=env).stdout == expected
+    assert pycron("logs", "1", "-f", env=env).stdout == expected
+    for number, lines in ((1, 1), (2, 2), (3, 3), (4, 3)):
+        shown = pycron("logs", "1", "--tail", str(number), env=env).stdout
+        assert shown.splitlines() == expected.splitlines()[3 - lines :]
 
 
 @pytest.mark.parametrize(
