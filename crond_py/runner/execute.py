@@ -15,7 +15,9 @@ from typing import Final
 from crond_py.errors import CannotStartError
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
+from crond_py.runner.brand import BRANDING
 from crond_py.runner.credentials import acting_as, not_permitted
+from crond_py.runner.marks import brand_in
 from crond_py.runner.programs import interpreter_of
 from crond_py.runner.setting import Prepared, Setting
 from crond_py.runner.wording import cause, encode
@@ -57,20 +59,30 @@ def execute(
 
 
 def popen(
-    argv: list[bytes], *, streams: tuple[int, int], pass_fds: tuple[int, ...] = (), **more: object
+    argv: list[bytes],
+    *,
+    streams: tuple[int, int],
+    env: Mapping[bytes, bytes] | Mapping[str, str],
+    pass_fds: tuple[int, ...] = (),
+    **more: object,
 ) -> int:
-    """Start a child that is set apart from us, and return its pid. Raises OSError."""
-    # To run what the crontab says is what this is for; the overloads know no **more.
-    process = subprocess.Popen(  # type: ignore[call-overload]  # noqa: S603
-        argv,
-        stdout=streams[0],
-        stderr=streams[1],
-        close_fds=True,
-        pass_fds=pass_fds,
-        restore_signals=True,
-        start_new_session=True,
-        **more,
-    )
+    """Start a child that is set apart from us, and return its pid. Raises OSError.
+
+    It carries the brand of the attempt that its environment names.
+    """
+    with BRANDING.put(brand_in(env)):
+        # To run what the crontab says is what this is for; the overloads know no **more.
+        process = subprocess.Popen(  # type: ignore[call-overload]  # noqa: S603
+            argv,
+            stdout=streams[0],
+            stderr=streams[1],
+            close_fds=True,
+            pass_fds=pass_fds,
+            restore_signals=True,
+            start_new_session=True,
+            env=env,
+            **more,
+        )
     # The supervisor waits for the child. An object that believes it has its exit status leaves
     # it alone when it is collected, and does not warn.
     process.returncode = 0

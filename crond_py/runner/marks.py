@@ -6,9 +6,7 @@ There are two, given to the process that is started and inherited by all that de
   over that;
 - its brand: the soft limit on file locks (RLIMIT_LOCKS), which since Linux 2.4.25 limits nothing,
   says nothing to any program, and goes with every fork, execve and setsid. Its number names the
-  ledger, the run and the attempt. It is put on from outside just after the start, and on what the
-  process may have started by then. It cannot be had where the hard limit is lower, and a child that
-  has lost its parent within that moment goes without.
+  ledger, the run and the attempt (see ``brand``).
 
 Both tell of a run's tree through a crash of the daemon and to the next one.
 """
@@ -16,8 +14,8 @@ Both tell of a run's tree through a crash of the daemon and to the next one.
 from __future__ import annotations
 
 import os
-import resource
 import zlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from crond_py.runner import procfile
@@ -28,7 +26,6 @@ _LONGEST_NUMBER = 10
 _PF_KTHREAD = 0x00200000  # linux/sched.h
 _EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
 
-_RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
 _LIMIT_NAME = b"Max file locks"
 _IS_BRAND = 1 << 62  # no number of locks that anybody would ask for
 _LEDGER_BITS, _RUN_BITS, _ATTEMPT_BITS = 24, 28, 8
@@ -69,6 +66,12 @@ def brand_for(tag: str, attempt: int) -> int | None:
     return _IS_BRAND | ((ledger << _RUN_BITS | run) << _ATTEMPT_BITS) | attempt
 
 
+def brand_in(env: Mapping[bytes, bytes] | Mapping[str, str]) -> int | None:
+    """Return the brand of the attempt that an environment names, or None where it names none."""
+    marks = _marks_in({os.fsencode(name): os.fsencode(value) for name, value in env.items()})
+    return brand_for(*marks) if marks[1] else None
+
+
 def tag_of_brand(brand: int, identity: str) -> tuple[str, int] | None:
     """Return the tag and the attempt that a brand means; None if it is of another ledger."""
     run = brand >> _ATTEMPT_BITS & ((1 << _RUN_BITS) - 1)
@@ -76,32 +79,15 @@ def tag_of_brand(brand: int, identity: str) -> tuple[str, int] | None:
     return (tag, attempt) if brand_for(tag, attempt) == brand else None
 
 
-def put_brand(pid: int, brand: int | None) -> None:
-    """Brand a process that was just started, and the children that it may have by now."""
-    if brand is None:
-        return
-    waiting = [pid]
-    while waiting:
-        pid = waiting.pop()
-        try:
-            _, hard = resource.prlimit(pid, _RLIMIT_LOCKS)
-            resource.prlimit(pid, _RLIMIT_LOCKS, (brand, hard))
-        except (OSError, ValueError):  # it is gone, has become another user, or has a lower limit
-            continue
-        try:
-            # Read after it was branded: what it starts from now on has inherited that.
-            waiting.extend(procfile.list_children_of(pid) or ())
-        except OSError:  # out of descriptors: then there are the other marks
-            return
-
-
 def read_marks(pid: int) -> Marks:
     """Return the marks of a process, as far as we may see them."""
-    environment = _read_environment(pid)
-    attempt = environment.get(_ATTEMPT, b"")
+    return Marks(*_marks_in(_read_environment(pid)), _read_brand(pid))
+
+
+def _marks_in(env: Mapping[bytes, bytes]) -> tuple[str, int]:
+    attempt = env.get(_ATTEMPT, b"")
     is_number = attempt.isdigit() and len(attempt) < _LONGEST_NUMBER
-    tag = os.fsdecode(environment.get(_TAG, b""))
-    return Marks(tag, int(attempt) if is_number else 0, _read_brand(pid))
+    return os.fsdecode(env.get(_TAG, b"")), int(attempt) if is_number else 0
 
 
 def _read_brand(pid: int) -> int | None:

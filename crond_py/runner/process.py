@@ -26,7 +26,6 @@ from crond_py.ports import (
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
-from crond_py.runner.marks import brand_for, put_brand
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Refused, Spawned, spawn
 from crond_py.runner.starters import Starters
@@ -186,7 +185,6 @@ class ProcessRunner:
         try:
             result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):
-                put_brand(result.pid, brand_for(spec.tag, spec.key.number))
                 self._watch(spec, result)
         finally:
             self._supervisor.start_is_over(token)

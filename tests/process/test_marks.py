@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import sys
+import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crond_py.runner import marks
-from crond_py.runner.marks import Marks, brand_for, put_brand, read_marks, tag_of_brand
+from crond_py.model import Limits
+from crond_py.runner.brand import Branding
+from crond_py.runner.marks import Marks, brand_for, brand_in, read_marks, tag_of_brand
 from tests.process.conftest import Harness
 
 LOCKS = 10  # RLIMIT_LOCKS in asm-generic/resource.h
+LIMIT = resource.getrlimit(LOCKS)
 IDENTITIES = st.text("0123456789abcdef", min_size=8, max_size=12)
 RUNS = st.integers(1, 2**28 - 1)
 ATTEMPTS = st.integers(1, 255)
@@ -70,58 +71,82 @@ def test_which_attempt_marks_name(
     assert shown.attempt_of("a") == attempt
 
 
-@contextmanager
-def _process(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a process that has just been executed, and end it."""
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        yield process
-        process.kill()
+def test_a_quick_child_has_the_brand_of_its_run(harness: Harness) -> None:
+    """However soon a process clears its environment and leaves, it has its run's brand (P6)."""
+    shown = "env -i setsid grep 'Max file locks' /proc/self/limits"
+    keys = [
+        harness.start(shown, output=harness.directory / f"out-{number}") for number in range(40)
+    ]
+    for number, key in enumerate(keys):
+        assert harness.ended(key).exit.code == 0
+        brand = brand_for(f"{harness.identity}-{key.run_id}", 1)
+        assert str(brand) in (harness.directory / f"out-{number}").read_text().split()
+    assert resource.getrlimit(LOCKS) == LIMIT, "ours is what it was"
 
 
-def test_a_brand_is_put_on_what_a_process_has_started_by_then() -> None:
-    """However late it comes, the children that are there have it as well (P6)."""
-    brand = brand_for("k-1", 1)
-    with _process(
-        "sh", "-c", "sleep 999 & echo $!; read x; env -i setsid grep locks /proc/self/limits"
-    ) as shell:
-        assert shell.stdout is not None
-        assert shell.stdin is not None
-        child = int(shell.stdout.readline())
-        put_brand(shell.pid, brand)
-        assert read_marks(shell.pid).brand == read_marks(child).brand == brand
-        shell.stdin.write(b"go\n")
-        shell.stdin.flush()
-        assert str(brand).encode() in shell.stdout.readline(), "no environment and session hide it"
-        os.kill(child, 9)
+def test_a_process_with_limits_has_the_brand_too(harness: Harness) -> None:
+    """What is started by way of another program carries the same mark (P6)."""
+    spec = harness.spec("sleep 999; true")
+    harness.runner.start(replace(spec, limits=Limits(open_files=32)))
+    pid = harness.started(spec.key).pid
+    assert read_marks(pid).brand == brand_for(spec.tag, 1)
+    harness.runner.stop(spec.key, force=True)
+    harness.ended(spec.key)
 
 
 def test_who_may_not_have_so_many_locks_goes_without() -> None:
     """Where the hard limit is lower there is no brand, and nothing else is different (P8)."""
-    with _process("sh", "-c", "ulimit -c 0; echo up; read x") as shell:
-        assert shell.stdout is not None
-        shell.stdout.readline()
-        resource.prlimit(shell.pid, LOCKS, (1000, 1000))
-        put_brand(shell.pid, brand_for("k-1", 1))
-        assert resource.prlimit(shell.pid, LOCKS) == (1000, 1000)
-        assert read_marks(shell.pid) == Marks()
-    put_brand(shell.pid, brand_for("k-1", 1))  # it has ended
-    put_brand(os.getpid(), None)
-    assert read_marks(os.getpid()).brand is None
+    program = (
+        "import resource\n"
+        f"resource.setrlimit({LOCKS}, (1000, 1000))\n"
+        "from crond_py.runner.brand import BRANDING\n"
+        "with BRANDING.put(2**62):\n"
+        f"    print(resource.getrlimit({LOCKS}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"(1000, 1000)\n"
 
 
-def test_short_of_descriptors_a_start_goes_on(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+def test_a_turn_that_hangs_holds_nobody_up() -> None:
+    """A start that hangs after its fork gives its turn up, and others have their own brand (P4)."""
+    branding = Branding()
+    hangs, entered = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with branding.put(2**62 + 1):
+            entered.set()
+            hangs.wait()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    entered.wait()
+    with branding.put(2**62 + 2):
+        assert resource.getrlimit(LOCKS)[0] == 2**62 + 2
+    assert resource.getrlimit(LOCKS) == LIMIT
+    hangs.set()
+    thread.join()
+    with branding.put(None):
+        assert resource.getrlimit(LOCKS) == LIMIT
+
+
+ENVIRONMENTS: list[tuple[dict[str, str] | dict[bytes, bytes], int | None]] = [
+    ({"PYCRON_RUN_ID": "k-1", "PYCRON_ATTEMPT": "2", "A": "b"}, brand_for("k-1", 2)),
+    ({b"PYCRON_RUN_ID": b"k-1", b"PYCRON_ATTEMPT": b"2"}, brand_for("k-1", 2)),
+    ({"PYCRON_RUN_ID": "k-1"}, None),
+    ({"PYCRON_ATTEMPT": "2"}, None),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("env", "expected"), ENVIRONMENTS)
+def test_the_brand_is_that_of_the_environment(
+    env: dict[str, str] | dict[bytes, bytes], expected: int | None
 ) -> None:
-    """A brand that cannot be passed on costs no run (P8)."""
-
-    def refuse(_pid: int) -> list[int]:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(marks.procfile, "list_children_of", refuse)
-    assert harness.run("exit 3").exit.code == 3
+    """Both marks say the same, and where the one is missing so is the other."""
+    assert brand_in(env) == expected
 
 
-def test_what_overwrites_its_environment_is_found(harness: Harness, tmp_path: Path) -> None:
+def test_what_overwrites_its_environment_is_found(harness: Harness) -> None:
     """A survivor whose program has written over its environment is known by its brand (P5)."""
     ready = harness.fifo("ready")
     key = harness.start(f"exec env -i sh -c 'echo up >{ready}; read x <{ready}'")
