@@ -52,7 +52,7 @@ class Harness:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         umask: int = 0o022,
-        output: Path | None = None,
+        output: Path | OutputSpec | None = None,
         **more: Any,
     ) -> ProcessSpec:
         """Return a spec as the daemon would make it; each is a run of its own.
@@ -69,7 +69,7 @@ class Harness:
             {**basis, "PYCRON_RUN_ID": tag, "PYCRON_ATTEMPT": "1"},
             cwd or str(self.directory),
             umask,
-            OutputSpec(output) if output is not None else None,
+            OutputSpec(output) if isinstance(output, Path) else output,
             **more,
         )
 
