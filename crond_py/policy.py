@@ -273,6 +273,9 @@ def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) 
     distance to the newest accounted occurrence stands for it. Up to three hours, occurrences that
     had their row before do not come again; further back the readings are a new time, a new era,
     and are used at once.
+
+    There is one barrier. Where the clock is set back again before the barrier has begun, what had
+    its row since the last step comes again, to be refused by the ledger: it has its row.
     """
     step = set_back_by if set_back_by is not None else cursor.accounted_until - now
     if now >= cursor.accounted_until:
@@ -286,12 +289,19 @@ def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) 
             barrier_from=None,
             barrier_until=None,
         )
+    barrier_from, barrier_until = cursor.baseline, cursor.accounted_until
+    if cursor.barrier_from is not None and cursor.barrier_until is not None:
+        if cursor.accounted_until < cursor.barrier_from:
+            barrier_from = cursor.barrier_from
+        else:
+            barrier_from = min(cursor.baseline, cursor.barrier_from)
+        barrier_until = max(cursor.accounted_until, cursor.barrier_until)
     return replace(
         cursor,
         baseline=min(cursor.baseline, now),
         accounted_until=now,
-        barrier_from=min(cursor.baseline, cursor.barrier_from or cursor.baseline),
-        barrier_until=max(cursor.accounted_until, cursor.barrier_until or cursor.accounted_until),
+        barrier_from=barrier_from,
+        barrier_until=barrier_until,
     )
 
 
