@@ -130,6 +130,8 @@ class Ender:
     def _look_at_all(self, children: list[Child]) -> list[Child]:
         """Take each child a step further; return those to be looked at again at once."""
         pictures = Pictures()
+        # What ends after the picture was taken may have left something that is not in it.
+        gone = {child for child in children if child.tree_is_gone}
         try:
             # First the picture, then the orphans: what loses its parent between the two is seen
             # with it in the one, and by itself in the other.
@@ -140,12 +142,14 @@ class Ender:
                 self._watch.look_after_orphans()
         except Exception:  # trees are still to be ended by the other marks
             log.exception("could not look after what lost its parent")
-        return [child for child in children if self._try_look(child, pictures)]
+        return [
+            child for child in children if self._try_look(child, pictures, was_gone=child in gone)
+        ]
 
-    def _try_look(self, child: Child, pictures: Pictures) -> bool:
+    def _try_look(self, child: Child, pictures: Pictures, *, was_gone: bool) -> bool:
         try:
             if child.stop is not None:
-                return self._look(child, pictures.full, child.stop)
+                return self._look(child, pictures.full, child.stop, was_gone=was_gone)
             return child.has_ended and self._look_at_rest(child, pictures)
         except Exception:  # the boundary of one run: the others' trees are still to be ended
             log.exception("could not see to the processes of run %s", child.tag)
@@ -178,9 +182,15 @@ class Ender:
         # Nothing tells of what ended before it was watched.
         return bool(new) and child.tree_is_gone and not child.unwatched
 
-    def _look(self, child: Child, snapshot: Snapshot, number: signal.Signals) -> bool:
-        """End a child's tree, a step further; return whether to look again at once."""
+    def _look(
+        self, child: Child, snapshot: Snapshot, number: signal.Signals, *, was_gone: bool
+    ) -> bool:
+        """End a child's tree, a step further; return whether to look again at once.
+
+        ``was_gone``: all of it that is under watch had ended before the snapshot was taken.
+        """
         is_first = child.sent is not number
+        spared = len(child.spared)
         child.sent = number
         watched = self._watch.members_of(child)
         known = {**self._watch.orphans_of(child), **watched}
@@ -196,12 +206,12 @@ class Ender:
                 must_signal = is_first and not _is_in_group(process, group)
             if is_new or must_signal:
                 self._attend(child, process, number if must_signal else None, is_known=is_known)
-        if has_new:
+        if has_new or len(child.spared) > spared:
             return number is signal.SIGKILL or child.tree_is_gone
-        if child.tree_is_gone and snapshot.has_gaps and not child.was_rechecked:
+        if was_gone and snapshot.has_gaps and not child.was_rechecked:
             child.was_rechecked = True
             return True
-        if child.tree_is_gone:
+        if was_gone:
             self._watch.finish(child, describe_spared(child.spared))
         return False
 
