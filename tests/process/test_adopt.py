@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Ended, ProcessSpec, Survivor
+from crond_py.model import Exit, Leftovers
+from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessSpec, Survivor
 from crond_py.runner import pidfds, proctree
 from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
 
@@ -216,3 +216,149 @@ def test_closing_leaves_processes_alone(harness: Harness, tmp_path: Path) -> Non
     assert second.ended(first_attempt).exit == Exit(signal=signal.SIGKILL)
     second.clean_up()
     wait_until_gone(pidfd)
+
+
+@contextmanager
+def _headless(harness: Harness, command: str) -> Iterator[list[Survivor]]:
+    """Have a daemon start a command that ends at once, kill the daemon, and yield what is left."""
+    daemon = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "proc_first_daemon.py"), harness.identity, command],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert daemon.stdout is not None
+    with daemon:
+        leader = int(daemon.stdout.readline().split()[0])
+        with suppress(ProcessLookupError):
+            wait_until_gone(os.pidfd_open(leader))
+        daemon.kill()
+    yield [s for s in harness.runner.survivors(harness.identity) if s.pid != leader]
+
+
+def _rest_of(harness: Harness, survivors: list[Survivor]) -> ProcessSpec:
+    (tag,) = {survivor.tag for survivor in survivors}
+    assert tag == f"{harness.identity}-1"
+    return replace(SPEC, tag=tag)
+
+
+def _sleepers(harness: Harness, number: int) -> list[Survivor]:
+    """Return what lives of the test, once there are so many sleeps and no other leftovers."""
+    while True:
+        found = harness.runner.survivors(harness.identity)
+        names = [proctree.name_of(survivor.pid) for survivor in found if not survivor.leader]
+        if names == ["sleep"] * number:
+            return found
+        os.sched_yield()  # they have been forked, and are about to be
+
+
+HIDDEN = "(env -i setsid sh -c 'cd /; sleep 999 & exit 0' &)"
+
+
+def test_a_rest_has_ended_when_all_of_it_has(harness: Harness) -> None:
+    """What outlives its leader and its daemon is watched to the end of the last of it (P5)."""
+    gates = [harness.fifo("one"), harness.fifo("two")]
+    command = f"read x <{gates[0]} & setsid sh -c 'read x <{gates[1]}; :' & exit 0"
+    with _headless(harness, command) as survivors:
+        assert len(survivors) == 2
+        assert harness.runner.adopt_rest(_rest_of(harness, survivors), survivors)
+        first = next(s for s in survivors if os.getsid(s.pid) != s.pid)
+        pidfd = os.pidfd_open(first.pid)
+        gates[0].write_text("go\n")
+        wait_until_gone(pidfd)
+        harness.run(("true",))
+        assert harness.told(KEY) == []
+        gates[1].write_text("go\n")
+        ended = harness.ended(KEY)
+        assert (ended.exit, ended.note) == (Exit(), "")
+        assert harness.told(KEY) == [ended]
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_a_rest_is_ended_as_a_whole(harness: Harness, force: bool) -> None:
+    """A stop reaches also what of a rest was not known when that was adopted (P6)."""
+    command = f"setsid sleep 999 & sleep 998 & {HIDDEN} ; exit 0"
+    with _headless(harness, command):
+        while len(survivors := harness.runner.survivors(harness.identity)) != 3 or {
+            proctree.name_of(survivor.pid) for survivor in survivors
+        } != {"sleep"}:
+            os.sched_yield()
+        held = [os.pidfd_open(survivor.pid) for survivor in survivors]
+        # Only one is handed over: the others are found.
+        assert harness.runner.adopt_rest(_rest_of(harness, survivors), survivors[:1])
+        harness.runner.stop(KEY, force=force)
+        assert harness.ended(KEY).exit == Exit()
+        for pidfd in held:
+            assert has_ended(pidfd)
+
+
+def test_a_rest_that_ignores_sigterm_is_killed(harness: Harness) -> None:
+    """SIGTERM and later SIGKILL work on a rest as they do on a run (P6)."""
+    ready = harness.fifo("ready")
+    inner = f'trap "" TERM; echo up >{ready}; while :; do sleep 999; done'
+    with _headless(harness, f"setsid sh -c '{inner}' & read x <{ready}; exit 0") as survivors:
+        assert harness.runner.adopt_rest(_rest_of(harness, survivors), survivors)
+        harness.runner.stop(KEY, force=False)
+        harness.run(("true",))
+        assert harness.told(KEY) == []
+        harness.runner.stop(KEY, force=True)
+        assert harness.ended(KEY).exit == Exit()
+        assert harness.leftovers() == []
+
+
+def test_of_a_rest_that_is_gone_nothing_is_told(harness: Harness) -> None:
+    """A rest that has ended, or whose numbers others have by now, is not adopted (B32)."""
+    with _survivor(harness, "sleep 999; true") as survivor:
+        namesake = replace(survivor, start_ticks=survivor.start_ticks - 1, leader=False)
+        assert not harness.runner.adopt_rest(SPEC, [namesake])
+        assert not harness.runner.adopt_rest(SPEC, [])
+        harness.runner.stop(KEY, force=True)
+        assert survivor in harness.runner.survivors(harness.identity)
+        assert harness.told(KEY) == []
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_what_an_adopted_run_has_hidden_is_ended(harness: Harness, force: bool) -> None:
+    """After a crash of the daemon a stop reaches what was forked twice before or after it (P6)."""
+    ready, gate = harness.fifo("ready"), harness.fifo("gate")
+    double = "(setsid sh -c '(sleep 999 &) ; exit 0' &)"
+    command = (
+        f"{double}; {HIDDEN}; read x <{gate}; {double}; {HIDDEN}; echo up >{ready}; sleep 998; :"
+    )
+    with _survivor(harness, command) as survivor:
+        assert harness.runner.adopt(replace(SPEC, tag=survivor.tag), survivor)
+        gate.write_text("go\n")
+        assert ready.read_text() == "up\n"
+        held = [os.pidfd_open(s.pid) for s in _sleepers(harness, 5)]
+        harness.runner.stop(KEY, force=force)
+        assert harness.ended(KEY).exit.code is None
+        for pidfd in held:
+            wait_until_gone(pidfd)
+        assert harness.leftovers() == []
+
+
+def test_what_an_adopted_run_leaves_is_told(harness: Harness) -> None:
+    """An adopted run's end says what it has left running, as another's does."""
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"setsid sleep 999 & read x <{gate}; exit 0") as survivor:
+        assert harness.runner.adopt(replace(SPEC, tag=survivor.tag), survivor)
+        gate.write_text("go\n")
+        note = harness.ended(KEY).note
+        (left,) = harness.leftovers()
+        assert note == f"left 1 process running: sleep (pid {left})"
+
+
+def test_what_an_adopted_run_leaves_is_ended_where_its_spec_says_so(harness: Harness) -> None:
+    """The key ``leftovers`` holds for a run that a daemon before this one has started (P6)."""
+    gate = harness.fifo("gate")
+    command = f"setsid sleep 999 & {HIDDEN}; read x <{gate}; exit 0"
+    with _survivor(harness, command) as survivor:
+        spec = replace(SPEC, tag=survivor.tag, leftovers=Leftovers.KILL)
+        assert harness.runner.adopt(spec, survivor)
+        _sleepers(harness, 2)
+        gate.write_text("go\n")
+        left = harness._wait(lambda event: event.key == KEY)
+        assert isinstance(left, LeftOver)
+        assert left.count == 2
+        harness.runner.stop(KEY, force=False)
+        assert harness.ended(KEY).exit == left.exit
+        assert harness.leftovers() == []
