@@ -57,6 +57,13 @@ class JournalSink:
             self._is_in_trouble = False
         return len(printed.lines)
 
+    def close(self) -> None:
+        """Let go of the socket; a later line connects again."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            with suppress(OSError):
+                connection.close()
+
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
@@ -101,10 +108,7 @@ class JournalSink:
 
     def _has_failed(self, error: OSError) -> None:
         """Say what is the matter, once until it works again; the next lines are tried anew."""
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.close()
-            self._socket = None
+        self.close()
         if not self._is_in_trouble:
             self._is_in_trouble = True
             log.warning(

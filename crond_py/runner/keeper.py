@@ -81,7 +81,8 @@ class Keeper:
 
     def __init__(self, clock: Clock, sinks: Mapping[OutputMode, LineSink] | None = None) -> None:
         self._clock = clock
-        self._sinks = {OutputMode.JOURNAL: JournalSink(), **(sinks or {})}
+        self._journal = JournalSink()
+        self._sinks = {OutputMode.JOURNAL: self._journal, **(sinks or {})}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -405,6 +406,7 @@ class Keeper:
             self._attend()
         self._compactor.close(PATIENCE / 2)
         self._tell_unpassed()
+        self._journal.close()
         if self._inotify is not None:
             self._inotify.close()
 
