@@ -53,7 +53,7 @@ class Quota:
         try:
             files = _files_in(directory)
         except FileNotFoundError:
-            return
+            files = []
         except OSError as error:
             log.warning("cannot look into %s: %s", directory, error.strerror, extra={"fields": {}})
             return

@@ -22,6 +22,7 @@ from crond_py.errors import PycronError
 from crond_py.logs import configure_logging
 from crond_py.logs.lines import JsonFormatter, TextFormatter
 from crond_py.logs.writer import LogWriter, Outlet, occupy_standard_descriptors
+from crond_py.ports import AttemptKey, PrintedLines
 
 PATIENCE = timedelta(seconds=60)
 
@@ -199,6 +200,38 @@ def test_a_field_cannot_pose_as_the_line_s_own() -> None:
     assert read["time_"] == "never"
 
 
+# --- what jobs print ------------------------------------------------------------------------
+
+PRINTED = {"job": "back up", "run": 12, "attempt": 1}
+
+
+@pytest.mark.usefixtures("_berlin")
+def test_a_printed_line_for_people() -> None:
+    """P9: it comes behind the fields, so that it cannot pass for a line of the daemon's."""
+    lines = TextFormatter().format_printed(record("output", **PRINTED), ["one", "x  job=a\n\x1b"])
+    before = '2026-11-29 17:00:01.003+01:00 OUTPUT  job="back up" run=12 attempt=1 | '
+    assert lines == f"{before}one\n{before}x  job=a\\n\\x1b"
+    lines = TextFormatter(for_journal=True).format_printed(record("output", **PRINTED), ["<0>a"])
+    assert lines == '<6>job="back up" run=12 attempt=1 | <0>a'
+
+
+@pytest.mark.parametrize(("hostile", "_shown"), HOSTILE)
+def test_a_printed_line_for_programs(hostile: str, _shown: str) -> None:
+    """P9: it is a field of the event "output", whatever it says."""
+    lines = JsonFormatter().format_printed(record("output", **PRINTED), [hostile, '"}'])
+    assert re.fullmatch("[\x20-\x7e\n]+", lines)
+    first, second = map(json.loads, lines.split("\n"))
+    assert first == {
+        "time": "2026-11-29T16:00:01.003Z",
+        "level": "info",
+        "logger": "pycron.test",
+        "event": "output",
+        "line": hostile,
+        **PRINTED,
+    }
+    assert second["line"] == '"}'
+
+
 # --- how lines get out ----------------------------------------------------------------------
 
 
@@ -256,6 +289,52 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(pipe: Pipe) -> None:
     lost = re.search(rb"number=(\d+)", got[-1])
     assert lost is not None
     assert len(got) - 1 + int(lost[1]) == sent
+
+
+def test_printed_lines_wait_for_room_and_take_none_of_the_daemon_s(pipe: Pipe) -> None:
+    """P4, P8: what jobs print is refused early, comes when there is room, and nothing is lost."""
+    has_room = threading.Event()
+    batch = "\n".join(["x" * 99] * 100)
+    taken = 0
+    while pipe.writer.offer(batch, 100, has_room.set):
+        taken += 1
+    assert taken < 1000
+    for number in range(1000):
+        pipe.writer.put(f"own {number}")
+    assert not has_room.is_set()
+    with open(pipe.reading, "rb", closefd=False) as reading:
+        got = [reading.readline().decode().rstrip() for _ in range(taken * 100 + 1000)]
+    assert [line for line in got if line.startswith("own")] == [f"own {n}" for n in range(1000)]
+    assert got.count("x" * 99) == taken * 100
+    assert has_room.wait(PATIENCE.total_seconds())
+    assert pipe.writer.offer("x", 1, has_room.set)
+
+
+def test_printed_lines_that_cannot_be_written_are_counted() -> None:
+    """P8: a reader that is gone costs them; each line counts."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    writer = LogWriter(Outlet(writing), TextFormatter())
+    assert writer.offer("a\nb\nc", 3, lambda: None)
+    assert writer.close(PATIENCE)
+    assert writer._dropped == 3
+    assert not writer.offer("d", 1, lambda: None)
+
+
+def test_the_log_takes_what_jobs_print(tmp_path: Path) -> None:
+    """With their fields, between the records, in the order in which they came."""
+    file = tmp_path / "log"
+    log = configure_logging("json", stream=None, file=file)
+    logging.getLogger("pycron.test").info("before")
+    printed = PrintedLines("backup", AttemptKey(12, 2), ("one", "two"))
+    assert log.offer(printed, lambda: None) == 2
+    logging.getLogger("pycron.test").info("after")
+    assert log.close(PATIENCE)
+    lines = list(map(json.loads, file.read_text().splitlines()))
+    assert [line["event"] for line in lines] == ["before", "output", "output", "after"]
+    assert [line.get("line") for line in lines] == [None, "one", "two", None]
+    assert (lines[1]["logger"], lines[1]["job"]) == ("pycron.output", "backup")
+    assert (lines[1]["run"], lines[1]["attempt"]) == (12, 2)
 
 
 def test_close_gives_up_on_a_pipe_that_nobody_reads(pipe: Pipe) -> None:

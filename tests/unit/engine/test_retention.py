@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from crond_py.crontab.model import Job, StartupTrigger
-from crond_py.engine.records import JobState
+from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.retention import AT_ONCE, OFTEN, RARELY, Retention
 from crond_py.errors import LedgerError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Attempt, Cause, Cursor, Outcome, State
-from crond_py.ports import Claim, RunQuery
+from crond_py.model import Attempt, Cause, Cursor, Outcome, Run, State
+from crond_py.ports import Claim, KeptOutputs, RunQuery
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -92,3 +92,29 @@ def test_a_ledger_in_trouble_and_a_removed_job_are_survived() -> None:
     retention.note_row("j", NOW + RARELY)
     retention.sweep({"j": state_of(keep_runs=1)}, NOW + RARELY)
     assert kept(ledger) == 1
+
+
+def test_bytes() -> None:
+    """Each new row of a job that bounds them has its outputs looked at, and what is not to go."""
+    bounds: list[KeptOutputs] = []
+    retention = Retention(MemoryLedger(), lambda _: None, NOW, bounds.append)
+    job = Job("j", StartupTrigger(), "true", keep_bytes=1000)
+    state = JobState(job, Cursor("j", "f", 0, NOW, NOW))
+
+    def run(run_id: int) -> Run:
+        return Run(run_id, "j", 0, NOW, Cause.SCHEDULE, State.RUNNING, NOW)
+
+    state.active.append(ActiveRun(job, run(3), Stage.RETRY))
+    state.queued.append(ActiveRun(job, run(5), Stage.SLOT))
+    states = {"j": state, "other": state_of(10)}
+    retention.sweep(states, NOW)
+    assert bounds == []
+    for name in ("j", "other", "gone"):
+        retention.note_row(name, NOW)
+    retention.sweep(states, NOW)
+    retention.sweep(states, NOW)
+    assert bounds == [KeptOutputs("j", 1000, frozenset({3, 5}), newest=5)]
+    state.last = run(9)
+    retention.note_row("j", NOW)
+    retention.sweep(states, NOW)
+    assert bounds[1:] == [KeptOutputs("j", 1000, frozenset({3, 5}), newest=9)]
