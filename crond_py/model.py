@@ -189,6 +189,32 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """How late the first process of a run has started, by what the run waited for.
+
+    ``dispatch``: for the daemon and its ledger. ``dependency``: for the jobs that it follows.
+    ``overlap``: for an earlier run of its job. ``pool``: for a slot. ``spawn``: for the system to
+    start the process.
+    """
+
+    dispatch: timedelta = timedelta(0)
+    dependency: timedelta = timedelta(0)
+    overlap: timedelta = timedelta(0)
+    pool: timedelta = timedelta(0)
+    spawn: timedelta = timedelta(0)
+
+    @property
+    def own(self) -> timedelta:
+        """How late it was for other reasons than the jobs that it follows."""
+        return self.dispatch + self.overlap + self.pool + self.spawn
+
+    @property
+    def whole(self) -> timedelta:
+        """How long after its due instant the process has started."""
+        return self.own + self.dependency
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One process of a run. ``number`` counts from 1.
 
@@ -196,6 +222,7 @@ class Attempt:
     from a later one that got the same pid. ``reason`` says what the exit status cannot
     ("no such file or directory: backup", "timed out after 2h"). ``stopping`` is set while the
     attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
+    ``lag`` is known of first attempts that were started.
     """
 
     number: int
@@ -210,6 +237,7 @@ class Attempt:
     reason: str = ""
     output: str = ""
     stopping: Outcome | None = None
+    lag: Lag | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from datetime import datetime
 from functools import partial
 
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import Parts, Register, fields, log, tell
+from crond_py.engine.lag import Wait, Waits
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.stopping import Stopper
+from crond_py.engine.telling import fields, log, tell
 from crond_py.model import Cause, Outcome, Run, State
 from crond_py.policy import Admission, OverlapDecision, decide_overlap
 from crond_py.ports import Claim, SetRun
@@ -52,7 +54,7 @@ class Admitter:
             must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, era, due, cause, State.QUEUED, now)
-        active = ActiveRun(job, run, Stage.BEHIND)
+        active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run))
         if must_wait:
             state.queued.append(active)
         else:
@@ -68,6 +70,19 @@ class Admitter:
         reason = f"replaced by the run due {due.isoformat(timespec='seconds')}"
         for earlier in [*state.queued, *state.active]:
             self._stopper.cancel(earlier, reason)
+
+    def _begin_waits(self, run: Run) -> Waits:
+        """Return since when a run is late, and what it waits for: its turn, to begin with."""
+        timekeeper = self._parts.timekeeper
+        now_ns = timekeeper.reading()
+        if run.cause is Cause.SCHEDULE:
+            waits = Waits(timekeeper.deadline(run.due))
+        elif run.cause is Cause.UPSTREAM:
+            waits = Waits(timekeeper.deadline(run.due), Wait.DEPENDENCY)
+        else:
+            waits = Waits(now_ns)
+        waits.turn_to(Wait.OVERLAP, now_ns)
+        return waits
 
     def is_free(self, state: JobState) -> bool:
         """Whether an occurrence of the job would start at once, with a slot of its own."""
@@ -119,6 +134,8 @@ class Admitter:
 
     def wait_or_start(self, state: JobState, active: ActiveRun) -> None:
         """Let a run that has its claim go on; it waits its turn and is never skipped."""
+        if active.attempt is None:
+            active.waits = self._begin_waits(active.run)
         decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
             state.active.append(active)

@@ -18,8 +18,9 @@ from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
 from crond_py.engine.events import OccurrenceDue
-from crond_py.engine.parts import Parts, Register, fields, log
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
+from crond_py.engine.telling import fields, log
 from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
 from crond_py.policy import (
     TICK,
@@ -115,7 +116,7 @@ class Agenda:
                 before, active.job = active.job, job  # what has yet to begin begins as it says now
                 has_moved = _place(before) != _place(job)
                 if has_moved and active.stage is Stage.SLOT:
-                    self._register.slots(job).wait(active)
+                    self._register.slots(job).wait(active, self._parts.timekeeper.reading())
         if not job.enabled:
             self.forget(state)
         elif is_new or returns:

@@ -15,11 +15,13 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
-from crond_py.engine.events import KillDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
-from crond_py.engine.parts import Parts, Register, fields, log, tell
+from crond_py.engine.events import KillDue, LagDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
+from crond_py.engine.lag import Wait
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
-from crond_py.model import Attempt, Cause, Exit, Outcome, State
+from crond_py.engine.telling import fields, log, tell
+from crond_py.model import Attempt, Cause, Exit, Lag, Outcome, State
 from crond_py.policy import (
     Admission,
     decide_overlap,
@@ -66,8 +68,10 @@ class Attempts:
         slots = self._register.slots(active.job)
         if self._register.is_stopping or not slots.is_free_for(active.job):
             active.stage = Stage.SLOT
+            self._wait_for(active, Wait.POOL)
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
-            slots.wait(active)
+            self._watch_waiting(slots)
+            slots.wait(active, self._parts.timekeeper.reading())
             return False
         slots.take(active)
         self._begin_attempt(active, now)
@@ -75,10 +79,36 @@ class Attempts:
 
     def _begin_attempt(self, active: ActiveRun, now: datetime) -> None:
         active.stage = Stage.STARTING
+        self._wait_for(active, Wait.DISPATCH)
         active.attempt = Attempt(
             active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
         )
         active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
+
+    def _watch_waiting(self, slots: Slots) -> None:
+        """See to it that somebody looks should a run wait for longer than its pool's limit."""
+        limit = slots.pool.lag_warning
+        if limit is not None and not slots.is_watched:
+            slots.is_watched = True
+            self._parts.timers.call_at(self._parts.timekeeper.after(limit), LagDue(slots))
+
+    def lag_due(self, slots: Slots) -> None:
+        """Warn of a pool in which some run waits for too long, or look again when one would."""
+        slots.is_watched = False
+        limit, oldest = slots.pool.lag_warning, slots.oldest_since_ns
+        if limit is None or oldest is None:
+            return
+        age_ns = self._parts.timekeeper.reading() - oldest
+        if age_ns >= to_ns(limit):
+            slots.note_waiting(timedelta(microseconds=age_ns // 1000))
+        slots.is_watched = True
+        again = timedelta(microseconds=max(0, to_ns(limit) - age_ns) // 1000) or limit
+        self._parts.timers.call_at(self._parts.timekeeper.after(again), LagDue(slots))
+
+    def _wait_for(self, active: ActiveRun, what: Wait) -> None:
+        """Note what a run that has not started yet waits for from now on."""
+        if active.waits is not None:
+            active.waits.turn_to(what, self._parts.timekeeper.reading())
 
     def limit_waiting(self, active: ActiveRun) -> None:
         """Give a run that has not begun its ``start_within``."""
@@ -117,6 +147,7 @@ class Attempts:
         if active.stop is not None:
             self._end(active, active.stop.outcome, active.stop.reason, None)
             return
+        self._wait_for(active, Wait.SPAWN)
         try:
             spec = self._parts.specify(active.job, active.run, active.attempt_number)
             if active.attempt is not None and spec.output is not None:
@@ -133,8 +164,10 @@ class Attempts:
         if active is None or active.attempt is None:
             return
         active.stage = Stage.RUNNING
+        lag = self._note_lag(active, event.started_at)
         active.attempt = replace(
             active.attempt,
+            lag=lag,
             pid=event.pid,
             start_ticks=event.start_ticks,
             started_at=event.started_at,
@@ -151,18 +184,33 @@ class Attempts:
             attempt=active.attempt_number,
             pid=event.pid,
             due=active.run.due,
-            late=event.started_at - active.run.due if _is_timed(active) else None,
+            late=lag.own if lag is not None and active.run.cause in _TIMED else None,
             cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
         )
         if active.stop is not None:
             self.signal(active)
         elif active.job.timeout is not None:
-            self.set_timeout(active, active.job.timeout)
+            began_ns = self._parts.timekeeper.deadline(event.started_at)
+            used_ns = max(0, self._parts.timekeeper.reading() - began_ns)
+            self.set_timeout(active, active.job.timeout - timedelta(microseconds=used_ns // 1000))
+
+    def _note_lag(self, active: ActiveRun, started_at: datetime) -> Lag | None:
+        """Return how late a run has started, once, and remember it."""
+        waits, active.waits = active.waits, None
+        if waits is None:
+            return None
+        lag = waits.end(self._parts.timekeeper.deadline(started_at))
+        self._register.slots(active.job).note_lag(lag)
+        state = self._register.states.get(active.job.name)
+        if state is not None:
+            state.lags.add(lag)
+        return lag
 
     def set_timeout(self, active: ActiveRun, remaining: timedelta) -> None:
         """Have the attempt ended once ``remaining`` is over."""
         active.timeout_timer = self._parts.timers.call_at(
-            self._parts.timekeeper.after(remaining), TimeoutDue(active, active.attempt_number)
+            self._parts.timekeeper.after(max(remaining, timedelta(0))),
+            TimeoutDue(active, active.attempt_number),
         )
 
     # --- the end of an attempt ------------------------------------------------------------
@@ -448,6 +496,5 @@ class Attempts:
             setattr(active, name, None)
 
 
-def _is_timed(active: ActiveRun) -> bool:
-    """Whether an attempt begins at its run's due instant, and not when another run has ended."""
-    return active.attempt_number == 1 and active.run.cause is not Cause.UPSTREAM
+_TIMED = frozenset({Cause.SCHEDULE, Cause.UPSTREAM})
+"""Why a run exists that should start at an instant that is known, and can be late."""

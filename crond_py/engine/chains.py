@@ -16,8 +16,9 @@ from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger
 from crond_py.engine.admission import Admitter
-from crond_py.engine.parts import Parts, Register, tell
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState
+from crond_py.engine.telling import tell
 from crond_py.model import Cause, Condition, Outcome, Run, State
 from crond_py.policy import Follow, judge_upstreams
 from crond_py.ports import Claim, LedgerReader, RunQuery

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 from crond_py.crontab.model import Crontab
@@ -17,15 +16,17 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.chains import Chains
-from crond_py.engine.parts import Parts, Register, fields, log
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
+from crond_py.engine.status import job_status, pool_status
 from crond_py.engine.stopping import Stopper
-from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
+from crond_py.engine.telling import fields, log
+from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Cursor, OnStop, Run, State
+from crond_py.model import Cause, Cursor, OnStop, Run
 from crond_py.policy import TICK
 from crond_py.ports import Ended, Ledger, LeftOver, Started, StartFailed, Timer
 
@@ -224,7 +225,7 @@ class Core:
                 message = f"not an event: {event!r}"
                 raise TypeError(message)
 
-    def _timers_fired(  # noqa: C901 - one case for each kind of timer
+    def _timers_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
         self, items: Sequence[object], popped_ns: int
     ) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
@@ -243,6 +244,8 @@ class Core:
                     self._stopper.kill_due(run, attempt)
                 case events.TooLateDue(run):
                     self._stopper.too_late_due(run)
+                case events.LagDue(slots):
+                    self._attempts.lag_due(slots)
                 case events.StopLimitDue():
                     self.end_runs(WAITED_NO_LONGER)
                 case events.LedgerRetryDue():
@@ -309,18 +312,10 @@ class Core:
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,
             is_stopping=self._register.is_stopping,
-            jobs=tuple(
-                JobStatus(
-                    job=state.job,
-                    next_due=state.next_due,
-                    active=tuple(map(_seen, [*state.active, *state.queued])),
-                    last=state.last,
-                )
-                for state in states
-            ),
+            jobs=tuple(map(job_status, states)),
             pools=tuple(
-                PoolStatus(name, slots.pool.workers, slots.taken, slots.waiting)
-                for name, slots in self._register.pools.items()
+                pool_status(slots, self._parts.timekeeper.reading())
+                for slots in self._register.pools.values()
             ),
             troubles=tuple(troubles),
         )
@@ -419,10 +414,3 @@ def _outliving(
         if but is not None and isinstance(error, but):
             raise
         log.exception(what, extra=fields(**{name: repr(value) for name, value in values.items()}))
-
-
-def _seen(active: ActiveRun) -> Run:
-    """Return a run as it stands, with its present attempt; one without its claim waits."""
-    if not active.is_claimed:
-        return replace(active.run, state=State.QUEUED, attempts=())
-    return replace(active.run, attempts=(active.attempt,) if active.attempt else ())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState
 
 
@@ -57,6 +58,13 @@ class TooLateDue:
     """A run that has not begun has used up its ``start_within``."""
 
     run: ActiveRun
+
+
+@dataclass(frozen=True, slots=True)
+class LagDue:
+    """A run may have waited for a slot of the pool for longer than that allows."""
+
+    slots: Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
 from typing import Protocol
 
@@ -16,10 +15,7 @@ from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
 from crond_py.ports import KeptOutputs, Processes, ProcessSpec, Timers
-from crond_py.schedule import format_duration
 from crond_py.timetable import host_name
-
-log = logging.getLogger("pycron.engine")
 
 
 class SpecBuilder(Protocol):
@@ -68,18 +64,3 @@ class Register:
         if slots is None:
             slots = self.pools[job.pool] = Slots(Pool(job.pool), self.shares)
         return slots
-
-
-def fields(**values: object) -> dict[str, object]:
-    """Return the ``extra`` of a log record; values that are None are left out."""
-    return {"fields": {name: value for name, value in values.items() if value is not None}}
-
-
-def tell(level: int, message: str, job: str, **values: object) -> None:
-    """Log one event of a job; values that are None are left out."""
-    log.log(level, message, extra=fields(job=job, **values))
-
-
-def short(span: timedelta | None) -> str:
-    """Return a span as a person would write it."""
-    return format_duration(span) if span is not None else ""

@@ -10,10 +10,14 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping
+from datetime import timedelta
 
 from crond_py.crontab.model import Group, Job, Pool
+from crond_py.engine.lag import LagRecord, LagSummary
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.engine.shares import Line, Share, Ticket
+from crond_py.engine.telling import fields, log
+from crond_py.model import Lag
 
 LONGEST_WAITING_EVERY = 10
 """Of so many slots that a pool gives to waiting runs, one goes by how long they have waited."""
@@ -69,6 +73,9 @@ class Slots:
         self._arrivals: deque[Ticket] = deque()
         self._tidy_at = _FEW
         self._turns = 0
+        self.is_watched = False
+        self._lags = LagRecord()
+        self._is_late = False
 
     @property
     def waiting(self) -> int:
@@ -101,11 +108,17 @@ class Slots:
             run.share.give_back()
             run.share = None
 
-    def wait(self, run: ActiveRun) -> None:
-        """Put a run, whose stage is SLOT, among those that wait."""
+    def wait(self, run: ActiveRun, now_ns: int) -> None:
+        """Put a run, whose stage is SLOT, among those that wait.
+
+        One that waits already, elsewhere or by another rule, has waited from when it began to.
+        """
+        since_ns = now_ns
         if run.ticket is not None:
+            if not run.ticket.is_void:
+                since_ns = run.ticket.since_ns
             run.ticket.is_void = True
-        ticket = run.ticket = Ticket(run, self._shares.of(run.job), run.job.priority)
+        ticket = run.ticket = Ticket(run, self._shares.of(run.job), run.job.priority, since_ns)
         line = self._lines.get(ticket.priority)
         if line is None:
             line = self._lines[ticket.priority] = Line(self._is_valid)
@@ -116,6 +129,39 @@ class Slots:
             # Those that went from the middle are dropped before they are half of all.
             self._arrivals = deque(filter(self._is_valid, self._arrivals))
             self._tidy_at = max(_FEW, 2 * len(self._arrivals))
+
+    @property
+    def oldest_since_ns(self) -> int | None:
+        """Since when the run has waited that waits longest, on the monotonic clock."""
+        return min(
+            (ticket.since_ns for ticket in self._arrivals if self._is_valid(ticket)), default=None
+        )
+
+    @property
+    def lag(self) -> LagSummary | None:
+        """How late the pool's newest runs have started."""
+        return self._lags.summary()
+
+    def note_lag(self, lag: Lag) -> None:
+        """Note how late a run of the pool has started; tell where that passes the pool's limit."""
+        self._lags.add(lag)
+        limit = self.pool.lag_warning
+        if limit is None:
+            self._is_late = False
+        elif lag.own > limit:
+            self.note_waiting(lag.own)
+        elif self._is_late:
+            self._is_late = False
+            log.info("runs start in time again", extra=fields(pool=self.pool.name))
+
+    def note_waiting(self, lag: timedelta) -> None:
+        """Note that a run waits for too long; it is told once, until one starts in time."""
+        if not self._is_late:
+            self._is_late = True
+            log.warning(
+                "runs start late",
+                extra=fields(pool=self.pool.name, late=lag, limit=self.pool.lag_warning),
+            )
 
     def next_waiting(self) -> ActiveRun | None:
         """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""

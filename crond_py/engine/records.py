@@ -10,12 +10,15 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
+from crond_py.engine.lag import LagRecord, Waits
 from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences
 from crond_py.ports import AttemptKey, Timer
 
 if TYPE_CHECKING:
     from crond_py.engine.shares import Share, Ticket
+
+_LAGS_OF_A_JOB = 100
 
 
 class Stage(Enum):
@@ -62,7 +65,8 @@ class ActiveRun:
     ``job`` is the definition it was claimed under; ``lost`` counts the attempts that a crash cut
     short, and ``how_lost`` is set where the present one is such: its process is gone, and only what
     that left behind is still there. ``ticket`` is its place among those that wait for a slot,
-    ``share`` what its slot counts to. ``on_end`` is called with the finished run once its outcome
+    ``share`` what its slot counts to, ``waits`` what it has waited for before
+    its first start. ``on_end`` is called with the finished run once its outcome
     is in the ledger.
     """
 
@@ -78,6 +82,7 @@ class ActiveRun:
     kill_timer: Timer | None = None
     wait_timer: Timer | None = None
     ticket: Ticket | None = None
+    waits: Waits | None = None
     share: Share | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 
@@ -123,6 +128,7 @@ class JobState:
     queued: deque[ActiveRun] = field(default_factory=deque)
     last: Run | None = None
     last_manual: datetime | None = None
+    lags: LagRecord = field(default_factory=lambda: LagRecord(_LAGS_OF_A_JOB))
     is_removed: bool = False
     fault: str = ""
 

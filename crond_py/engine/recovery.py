@@ -17,9 +17,10 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import Parts, Register, fields, log
+from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
+from crond_py.engine.telling import fields, log
 from crond_py.model import Attempt, Cursor, OnCrash, Outcome, Run, State
 from crond_py.policy import (
     MOST_RERUNS,

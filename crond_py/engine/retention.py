@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from crond_py.crontab.model import Job
-from crond_py.engine.parts import fields, log
 from crond_py.engine.records import JobState
+from crond_py.engine.telling import fields, log
 from crond_py.errors import LedgerError
 from crond_py.ports import KeptOutputs, Ledger
 

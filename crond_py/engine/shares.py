@@ -60,11 +60,15 @@ class Share:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A place in a line. It is void once the run has got its slot or waits elsewhere."""
+    """A place in a line since some instant of the monotonic clock.
+
+    It is void once the run has got its slot or waits elsewhere.
+    """
 
     run: ActiveRun
     share: Share
     priority: int
+    since_ns: int
     is_void: bool = False
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import short
 from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.engine.telling import short
 from crond_py.model import Outcome
 
 

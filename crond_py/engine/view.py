@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
+from crond_py.engine.lag import LagSummary
 from crond_py.model import Run
 
 
@@ -14,23 +15,30 @@ class JobStatus:
     """A job of the crontab in force, when it is next due, and what it is doing.
 
     ``active`` are its runs without an outcome (queued, running, waiting for a retry), oldest
-    first; ``last`` is its newest run that was attempted.
+    first; ``last`` is its newest run that was attempted; ``lag`` how late its runs have started.
     """
 
     job: Job
     next_due: datetime | None
     active: tuple[Run, ...]
     last: Run | None
+    lag: LagSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """How full a pool is; ``workers`` None: no bound."""
+    """How full a pool is; ``workers`` None: no bound.
+
+    ``oldest_waiting`` is how long the run has waited for a slot that waits longest; ``lag`` how
+    late the pool's runs have started.
+    """
 
     name: str
     workers: int | None
     running: int
     waiting: int
+    oldest_waiting: timedelta | None = None
+    lag: LagSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)

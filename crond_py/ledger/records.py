@@ -6,13 +6,13 @@ epoch, the resolution of ``datetime``; so nothing is lost either way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, Exit, Lag, Outcome, Run, State
 from crond_py.ports import Claim, SetRun
 
 Row = tuple[Any, ...]
@@ -23,6 +23,7 @@ LARGEST_ID = 2**63 - 1
 """SQLite's largest integer."""
 
 _RUN_COLUMNS = 13
+_LAG_COLUMNS = 5
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -120,7 +121,15 @@ def attempt_row(run_id: int, attempt: Attempt) -> Row:
         to_text(attempt.reason),
         to_text(attempt.output),
         attempt.stopping and attempt.stopping.value,
+        *_lag_values(attempt.lag),
     )
+
+
+def _lag_values(lag: Lag | None) -> Row:
+    if lag is None:
+        return (None,) * _LAG_COLUMNS
+    spans = (lag.dispatch, lag.dependency, lag.overlap, lag.pool, lag.spawn)
+    return tuple(span // _MICROSECOND for span in spans)
 
 
 def cursor_row(cursor: Cursor) -> Row:
@@ -193,6 +202,11 @@ def _to_run(rows: list[Row]) -> Run:
     )
 
 
+def _to_lag(values_us: Sequence[int | None]) -> Lag | None:
+    spans = [timedelta(microseconds=value) for value in values_us if value is not None]
+    return Lag(*spans) if len(spans) == _LAG_COLUMNS else None
+
+
 def _to_attempt(row: Row) -> Attempt:
     (
         number,
@@ -211,6 +225,7 @@ def _to_attempt(row: Row) -> Attempt:
         reason,
         output,
         stopping,
+        *lag_us,
     ) = row[_RUN_COLUMNS:]
     end = None
     if has_exit:
@@ -229,4 +244,5 @@ def _to_attempt(row: Row) -> Attempt:
         reason=from_text(reason),
         output=from_text(output),
         stopping=None if stopping is None else Outcome(stopping),
+        lag=_to_lag(lag_us),
     )

@@ -7,11 +7,13 @@ the journal and comes out the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 
 from crond_py.ledger.records import (
+    EPOCH,
     Row,
     attempt_row,
     claim_row,
@@ -20,7 +22,7 @@ from crond_py.ledger.records import (
     set_run_row,
     to_text,
 )
-from crond_py.model import Run
+from crond_py.model import Attempt, Cause, Cursor, Run, State
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
 
 
@@ -98,11 +100,30 @@ def pack(steps: Sequence[Step]) -> bytes:
 
 
 def unpack(content: bytes) -> list[Step]:
-    """Return what was packed; a ValueError or TypeError where that is no list of steps."""
+    """Return what was packed, perhaps by an older pycron that knew less of what there is to say.
+
+    A ValueError or TypeError where it is no list of steps.
+    """
     return [
-        Step(Kind(kind), _row(row), None if attempt is None else _row(attempt))
+        Step(
+            Kind(kind),
+            _row(row, _widths()[Kind(kind)]),
+            None if attempt is None else _row(attempt, _widths()[Kind.ATTEMPT]),
+        )
         for kind, row, attempt in json.loads(content)
     ]
+
+
+@cache
+def _widths() -> Mapping[Kind, int]:
+    """Return how many values the rows have."""
+    samples: list[Write] = [
+        Claim("", 0, EPOCH, Cause.SCHEDULE, State.QUEUED, EPOCH),
+        SetRun(0, State.QUEUED),
+        SetAttempt(0, Attempt(1, EPOCH)),
+        SetCursor(Cursor("", "", 0, EPOCH, EPOCH)),
+    ]
+    return {step.kind: len(step.row) for step in map(to_step, samples)}
 
 
 def _plain(row: Row) -> Row:
@@ -110,5 +131,7 @@ def _plain(row: Row) -> Row:
     return tuple(from_text(value) if isinstance(value, bytes) else value for value in row)
 
 
-def _row(values: Iterable[object]) -> Row:
-    return tuple(to_text(value) if isinstance(value, str) else value for value in values)
+def _row(values: Sequence[object], width: int) -> Row:
+    # What comes to a table later stands last in its rows, and is not known of older ones.
+    missing = (None,) * (width - len(values))
+    return (*(to_text(value) if isinstance(value, str) else value for value in values), *missing)

@@ -52,7 +52,7 @@ def outcomes(world: World, job: str = "a") -> list[str]:
 
 def is_alive(world: World, job: str = "a") -> int:
     """Return how many processes of a job live."""
-    return sum(process.job == job for process in world.machine.alive.values())
+    return sum(process.job == job for process in world.machine.alive)
 
 
 def reload(world: World, *jobs: Job, pools: tuple[Pool, ...] = ()) -> None:

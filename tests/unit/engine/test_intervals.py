@@ -47,7 +47,7 @@ def dues(world: World) -> list[timedelta]:
 
 def starts(world: World) -> list[timedelta]:
     """Return how long after BEGIN, by the clock then, each process was started."""
-    return [process.started_at - BEGIN for process in world.machine.history]
+    return [process.started_at - BEGIN for process in world.machine.trees]
 
 
 def restart(world: World, down: timedelta) -> None:
@@ -73,7 +73,7 @@ def test_an_aligned_interval_runs_on_the_grid() -> None:
 def test_an_aligned_interval_stays_on_the_grid_when_the_clock_is_set_forward() -> None:
     """P1: as with cron: what was jumped over is missed, and the next one is on the new clock."""
     world = world_of(QUARTERS, missed=Missed.SKIP)
-    world._jump(HOUR + MINUTE)
+    world.set_clock(HOUR + MINUTE)
     world.pass_time(12 * MINUTE)
     first, second = rows(world)
     assert (first.outcome, first.due - BEGIN, first.count) == (Outcome.MISSED, 15 * MINUTE, 4)
@@ -85,7 +85,7 @@ def test_an_aligned_interval_is_not_repeated_when_the_clock_is_set_back() -> Non
     """P2: a short step back repeats nothing; the grid is that of the clock as it shows."""
     world = world_of(QUARTERS)
     world.pass_time(14 * MINUTE)  # it is 17:20 past, and :15 has run
-    world._jump(-10 * MINUTE)
+    world.set_clock(-10 * MINUTE)
     world.pass_time(25 * MINUTE)
     assert dues(world) == [15 * MINUTE, 30 * MINUTE]
     assert starts(world) == [15 * MINUTE, 30 * MINUTE]
@@ -95,9 +95,9 @@ def test_an_interval_without_align_takes_no_notice_of_the_clock() -> None:
     """It counts elapsed time: set the clock as one likes, it is a period from run to run."""
     world = world_of(EveryTrigger(15 * MINUTE))
     world.pass_time(16 * MINUTE)
-    world._jump(7 * MINUTE)
+    world.set_clock(7 * MINUTE)
     world.pass_time(15 * MINUTE)
-    first, second = (process.started_ns for process in world.machine.history)
+    first, second = (process.leader.started_ns for process in world.machine.trees)
     assert second - first == 15 * 60 * 10**9
 
 
@@ -141,7 +141,7 @@ def test_a_slow_start_does_not_make_it_late(monkeypatch: pytest.MonkeyPatch) -> 
     world.boot_daemon()
     (run,) = rows(world)
     assert (run.due, run.cause) == (BEGIN, Cause.SCHEDULE)
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
 
 
 @pytest.mark.parametrize("crash_in", range(1, 6))
@@ -157,7 +157,7 @@ def test_a_crash_at_the_first_run_leaves_it_once(crash_in: int) -> None:
         world.clock.advance(7 * SECOND)
         world.boot_daemon()
     world.pass_time(10 * MINUTE)
-    assert len(world.machine.history) <= 1
+    assert len(world.machine.trees) <= 1
     (run,) = rows(world)
     assert run.due in {BEGIN, BEGIN + 7 * SECOND}
     assert run.outcome in {Outcome.SUCCEEDED, Outcome.LOST}
@@ -177,13 +177,13 @@ def test_a_reload_runs_at_once_what_is_new_and_nothing_else() -> None:
     world = world_of(AT_ONCE)
     world.pass_time(MINUTE)
     world.jobs["a"] = replace(world.jobs["a"], command="other")
-    world._reload("another command")
+    world.reload()
     world.pass_time(MINUTE)
     assert starts(world) == [ODD]
     world.jobs["a"] = replace(world.jobs["a"], trigger=replace(AT_ONCE, period=HOUR))
-    world._reload("another period")
+    world.reload()
     world.jobs["b"] = Job("b", AT_ONCE, "true")
-    world._reload("another job")
+    world.reload()
     world.pass_time(MINUTE)
     assert starts(world) == [ODD, ODD + 2 * MINUTE, ODD + 2 * MINUTE]
 
@@ -193,11 +193,11 @@ def test_an_offset_moves_with_the_elapsed_time() -> None:
     world = world_of(AT_ONCE)
     world.pass_time(MINUTE)
     for step in (HOUR, -2 * HOUR, -9 * HOUR):
-        world._jump(step)
+        world.set_clock(step)
         world.pass_time(MINUTE)
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
     world.pass_time(11 * MINUTE)
-    first, second = (process.started_ns for process in world.machine.history)
+    first, second = (process.leader.started_ns for process in world.machine.trees)
     assert second - first == 15 * 60 * 10**9
 
 
@@ -213,8 +213,8 @@ def test_jitter_is_part_of_the_due_instant(trigger: Trigger) -> None:
     expected = [number * 15 * MINUTE + by for number in range(4)]
     expected = [due for due in expected if ODD < due <= ODD + 45 * MINUTE]
     assert dues(world) == starts(world) == expected
-    told = [process.spec.env["PYCRON_DUE"] for process in world.machine.history]
-    assert [datetime.fromisoformat(text) - BEGIN for text in told] == expected
+    told = [process.spec.due for process in world.machine.trees]
+    assert [due - BEGIN for due in told if due is not None] == expected
 
 
 def test_jitter_is_the_same_after_a_restart() -> None:

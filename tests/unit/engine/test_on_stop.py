@@ -71,7 +71,7 @@ def test_leaves_and_adopts(machine_with: MachineWith) -> None:
     assert outcomes(world) == ["running"]
     world.pass_time(20 * MINUTE)
     assert len(rows(world)) == 1
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
 
 
 def test_left_and_gone_before_the_next_start(machine_with: MachineWith) -> None:
@@ -133,7 +133,7 @@ def test_ending_goes_on_after_a_crash(machine_with: MachineWith, on_crash: OnCra
     assert not is_alive(world)
     assert outcomes(world) == ["cancelled"]
     world.pass_time(5 * MINUTE)
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
 
 
 def test_a_timeout_goes_on_after_a_crash(machine_with: MachineWith) -> None:

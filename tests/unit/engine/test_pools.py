@@ -52,7 +52,7 @@ def test_no_more_than_workers() -> None:
     """P4: a pool gives out as many slots as it has, and again what was given back."""
     slots = Slots(Pool("p", 2), Shares())
     for name in "abc":
-        slots.wait(waiting(name))
+        slots.wait(waiting(name), 0)
     first, _, none = begin(slots), begin(slots), begin(slots)
     assert none is None
     assert first is not None
@@ -78,7 +78,7 @@ def test_turns() -> None:
         waiting("c", 7, 9, group="g"),
         waiting("d", 0, 1, group="g"),
     ):
-        slots.wait(run)
+        slots.wait(run, 0)
     order = [run.job.name for run in iter(lambda: begin(slots), None)]
     assert order == ["c", "b", "d", "a"]
 
@@ -87,8 +87,8 @@ def test_who_has_gone_is_passed_over() -> None:
     """A cancelled run holds up nobody and takes no slot."""
     slots = Slots(Pool("p", 1), Shares())
     first, second = waiting("a"), waiting("b")
-    slots.wait(first)
-    slots.wait(second)
+    slots.wait(first, 0)
+    slots.wait(second, 0)
     first.stage = Stage.ENDED
     assert slots.waiting == 1
     assert begin(slots) is second
@@ -101,8 +101,8 @@ def test_who_waits_again_waits_once() -> None:
     """A run that comes back to wait (its retry, or its job was moved) has one place."""
     slots = Slots(Pool("p"), Shares())
     run = waiting("a")
-    slots.wait(run)
-    slots.wait(run)
+    slots.wait(run, 0)
+    slots.wait(run, 0)
     assert slots.waiting == 1
     assert begin(slots) is run
     assert begin(slots) is None
@@ -114,7 +114,7 @@ def test_slots_are_shared_by_weight(workers: int) -> None:
     slots = Slots(Pool("p", workers), shares_of(Group("big", 3), Group("small", 1)))
     for number in range(400):
         for group in ("big", "small"):
-            slots.wait(waiting(f"{group}{number}", due=number, group=group))
+            slots.wait(waiting(f"{group}{number}", due=number, group=group), 0)
     had: Counter[str | None] = Counter()
     running: list[ActiveRun] = []
     for _ in range(200):
@@ -132,10 +132,10 @@ def test_one_slot_is_no_prize_for_whoever_has_many() -> None:
     """P4: one run of another group does not wait for a crowd that came before it."""
     slots = Slots(Pool("p", 4), Shares())
     for number in range(10_000):
-        slots.wait(waiting(f"crowd{number}", group="crowd"))
+        slots.wait(waiting(f"crowd{number}", group="crowd"), 0)
     running = [begin(slots) for _ in range(4)]
     late = waiting("late", due=1)
-    slots.wait(late)
+    slots.wait(late, 0)
     assert running[0] is not None
     end(slots, running[0])
     assert begin(slots) is late
@@ -145,13 +145,13 @@ def test_who_comes_back_has_saved_nothing_up() -> None:
     """A group that did nothing for long gets its share from now on, and not all slots at first."""
     slots = Slots(Pool("p", 1), Shares())
     for number in range(100):
-        slots.wait(waiting(f"a{number}", group="a"))
+        slots.wait(waiting(f"a{number}", group="a"), 0)
     for _ in range(50):
         run = begin(slots)
         assert run is not None
         end(slots, run)
     for number in range(100):
-        slots.wait(waiting(f"b{number}", group="b"))
+        slots.wait(waiting(f"b{number}", group="b"), 0)
     had: Counter[str | None] = Counter()
     for _ in range(20):
         run = begin(slots)
@@ -165,9 +165,9 @@ def test_nobody_starves() -> None:
     """P4: under a flood of higher priority, every tenth slot goes to the one that waits longest."""
     slots = Slots(Pool("p", 1), Shares())
     low = waiting("low", priority=-1_000_000)
-    slots.wait(low)
+    slots.wait(low, 0)
     for turn in range(1, 100):
-        slots.wait(waiting(f"high{turn}", priority=9))
+        slots.wait(waiting(f"high{turn}", priority=9), 0)
         run = begin(slots)
         assert run is not None
         if run is low:
@@ -182,8 +182,8 @@ def test_a_ceiling_holds_in_all_pools_and_holds_up_nobody_else() -> None:
     shares = shares_of(Group("g", max_running=2))
     one, two = Slots(Pool("p", 4), shares), Slots(Pool("q", 4), shares)
     for number in range(3):
-        one.wait(waiting(f"a{number}", group="g"))
-        two.wait(waiting(f"b{number}", group="g", pool="q"))
+        one.wait(waiting(f"a{number}", group="g"), 0)
+        two.wait(waiting(f"b{number}", group="g", pool="q"), 0)
     first = begin(one)
     assert first is not None
     assert begin(two) is not None
@@ -201,7 +201,7 @@ def test_a_reload_changes_weights_and_ceilings_of_what_waits() -> None:
     shares = shares_of(Group("g", max_running=1))
     slots = Slots(Pool("p"), shares)
     for number in range(3):
-        slots.wait(waiting(f"a{number}", group="g"))
+        slots.wait(waiting(f"a{number}", group="g"), 0)
     assert begin(slots) is not None
     assert begin(slots) is None
     shares.set_groups({"g": Group("g", max_running=2)})
@@ -243,7 +243,7 @@ def test_slots_are_never_idle_nor_too_many(
     for step, group, priority, due in steps:
         if step == "wait":
             run = waiting("j", priority, due, group=group)
-            slots.wait(run)
+            slots.wait(run, 0)
             crowd.append(run)
         elif step == "end" and running:
             end(slots, running.pop(0))

@@ -81,5 +81,5 @@ def test_a_one_off_that_was_removed_and_comes_back_stays_done(machine_with: Mach
         world.jobs = jobs
         world.boot_daemon()
         world.pass_time(MINUTE)
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
     assert outcomes(world) == ["succeeded"]

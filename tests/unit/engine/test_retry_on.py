@@ -97,7 +97,7 @@ def test_a_cancel_ends_the_waiting(machine_with: MachineWith) -> None:
     world.boot_daemon()
     world.pass_time(10 * MINUTE)
     assert outcomes(world) == ["cancelled"]
-    assert len(world.machine.history) == 1
+    assert len(world.machine.trees) == 1
 
 
 def test_a_run_that_takes_us_down_is_given_up(machine_with: MachineWith) -> None:

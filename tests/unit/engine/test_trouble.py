@@ -34,12 +34,12 @@ def test_elapsed_time_does_not_wait_for_an_old_reading(mode: EveryMode) -> None:
     """P1: an interval goes on at once after the clock was set back while nobody was there."""
     world = world_of(EveryTrigger(MINUTE, mode))
     world.pass_time(5 * MINUTE)
-    before = len(world.machine.history)
+    before = len(world.machine.trees)
     world.kill_daemon()
     world.clock.jump(-timedelta(hours=1))
     world.boot_daemon()
     world.pass_time(5 * MINUTE)
-    assert len(world.machine.history) - before >= 4
+    assert len(world.machine.trees) - before >= 4
 
 
 def test_a_stop_waits_for_the_ledger() -> None:
@@ -104,4 +104,4 @@ def test_a_fault_in_one_event_ends_nothing() -> None:
 
     world.daemon.core.handle([Call(bad), object()])
     world.pass_time(2 * MINUTE)
-    assert len(world.machine.history) == 2
+    assert len(world.machine.trees) == 2

@@ -1,0 +1,110 @@
+"""How late runs start, and what they waited for: measured for each run, remembered for a while.
+
+A run's lag is the time from when it was due to the start of its first process. It is split by what
+the run waited for at each moment. A run that was made up counts from when it was found to be
+missed, and one that was asked for from then.
+
+Everything is measured on the monotonic clock, so setting the wall clock makes nobody late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum, auto
+
+from crond_py.model import Lag
+
+REMEMBERED = 1000
+"""Of how many starts the distribution is known: the newest."""
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Wait(Enum):
+    """What a run waits for before its process starts."""
+
+    DISPATCH = auto()
+    DEPENDENCY = auto()
+    OVERLAP = auto()
+    POOL = auto()
+    SPAWN = auto()
+
+
+@dataclass(slots=True)
+class Waits:
+    """What one run has waited for; instants are those of the monotonic clock.
+
+    ``since_ns`` is when it began to wait for ``what``. It may lie ahead, for a run that was claimed
+    before it was due: until then it is not late.
+    """
+
+    since_ns: int
+    what: Wait = Wait.DISPATCH
+    spent_ns: dict[Wait, int] = field(default_factory=dict)
+
+    def turn_to(self, what: Wait, now_ns: int) -> None:
+        """Note that from now on it waits for something else."""
+        self._spend(now_ns)
+        self.what = what
+
+    def end(self, now_ns: int) -> Lag:
+        """Return what it has waited for, now that its process has started."""
+        self._spend(now_ns)
+        return Lag(
+            dispatch=self._span(Wait.DISPATCH),
+            dependency=self._span(Wait.DEPENDENCY),
+            overlap=self._span(Wait.OVERLAP),
+            pool=self._span(Wait.POOL),
+            spawn=self._span(Wait.SPAWN),
+        )
+
+    def _spend(self, now_ns: int) -> None:
+        if now_ns > self.since_ns:
+            self.spent_ns[self.what] = self.spent_ns.get(self.what, 0) + now_ns - self.since_ns
+            self.since_ns = now_ns
+
+    def _span(self, wait: Wait) -> timedelta:
+        return _MICROSECOND * (self.spent_ns.get(wait, 0) // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class LagSummary:
+    """The newest lag, and the distribution of those that are remembered; time for others not."""
+
+    last: timedelta
+    p50: timedelta
+    p99: timedelta
+    largest: timedelta
+    count: int
+
+
+class LagRecord:
+    """The lags of the newest starts of a pool or a job, without what they waited for others."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._lags: deque[timedelta] = deque(maxlen=remembered)
+
+    def add(self, lag: Lag) -> None:
+        """Remember the lag of a run that has started."""
+        self._lags.append(lag.own)
+
+    def summary(self) -> LagSummary | None:
+        """Return the distribution, by nearest rank; None where nothing has started yet."""
+        if not self._lags:
+            return None
+        ordered = sorted(self._lags)
+        number = len(ordered)
+        return LagSummary(
+            last=self._lags[-1],
+            p50=ordered[_rank(50, number)],
+            p99=ordered[_rank(99, number)],
+            largest=ordered[-1],
+            count=number,
+        )
+
+
+def _rank(percent: int, number: int) -> int:
+    """Return the place, from 0, of a percentile by nearest rank: ceil(percent / 100 * number)."""
+    return -(-percent * number // 100) - 1

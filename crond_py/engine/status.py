@@ -1,0 +1,43 @@
+"""How the engine's records are shown: as plain data, at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from crond_py.engine.pools import Slots
+from crond_py.engine.records import ActiveRun, JobState
+from crond_py.engine.view import JobStatus, PoolStatus
+from crond_py.model import Run, State
+
+
+def job_status(state: JobState) -> JobStatus:
+    """Return how a job stands."""
+    return JobStatus(
+        job=state.job,
+        next_due=state.next_due,
+        active=tuple(map(_seen, [*state.active, *state.queued])),
+        last=state.last,
+        lag=state.lags.summary(),
+    )
+
+
+def pool_status(slots: Slots, now_ns: int) -> PoolStatus:
+    """Return how a pool stands at an instant of the monotonic clock."""
+    since_ns = slots.oldest_since_ns
+    age = None if since_ns is None else timedelta(microseconds=max(0, now_ns - since_ns) // 1000)
+    return PoolStatus(
+        name=slots.pool.name,
+        workers=slots.pool.workers,
+        running=slots.taken,
+        waiting=slots.waiting,
+        oldest_waiting=age,
+        lag=slots.lag,
+    )
+
+
+def _seen(active: ActiveRun) -> Run:
+    """Return a run as it stands, with its present attempt; one without its claim waits."""
+    if not active.is_claimed:
+        return replace(active.run, state=State.QUEUED, attempts=())
+    return replace(active.run, attempts=(active.attempt,) if active.attempt else ())
