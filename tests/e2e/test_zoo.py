@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import select
+import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -71,14 +72,14 @@ CLINGING = ["setsid", "double_fork", "without_a_name", "deaf", "herd", "stopped"
 @pytest.mark.parametrize("animal", CLINGING)
 def test_timeout(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """When a run has timed out, nothing of it is left, wherever it has hidden (P6)."""
-    lines = ("startup = true", 'timeout = "2s"', 'kill_after = "300ms"')
+    lines = ("startup = true", 'timeout = "4s"', 'kill_after = "300ms"')
     log = daemon.start(_animal(animal, *lines, mark=mark))
     assert bell.wait() == "here"
     assert alive(mark)
     log.wait("run timed out", job=animal)
     assert alive(mark) == []
     (row,) = daemon.history()
-    assert (row["outcome"], row["reason"]) == ("timed_out", "timed out after 2s")
+    assert (row["outcome"], row["reason"]) == ("timed_out", "timed out after 4s")
     _assert_small(daemon)
 
 
@@ -110,7 +111,7 @@ def test_stop(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
 @pytest.mark.parametrize("animal", ["setsid", "double_fork", "deaf", "herd"])
 def test_timeout_after_a_crash(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """A daemon that did not start the tree ends it all the same (P5, P6)."""
-    lines = ('startup = "boot"', 'timeout = "3s"', 'kill_after = "300ms"')
+    lines = ('startup = "boot"', 'timeout = "6s"', 'kill_after = "300ms"')
     daemon.start(_animal(animal, *lines, mark=mark))
     assert bell.wait() == "here"
     daemon.kill()
@@ -217,6 +218,38 @@ def test_ugly_output(daemon: Daemon) -> None:
     assert all(character.isprintable() or character == "\n" for character in shown)
 
 
+def test_herd_is_left(daemon: Daemon, bell: Bell, mark: str) -> None:
+    """What a command leaves behind is left alone, and the history says so (P1)."""
+    daemon.start(_animal("leaves_a_herd", 'schedule = "@yearly"', mark=mark))
+    said = daemon.cli("trigger", "leaves_a_herd", "--wait").stdout
+    assert " succeeded after " in said
+    assert bell.wait() == "here"
+    (row,) = daemon.history()
+    assert row["reason"].startswith("left 200 processes running: sleep (pid ")
+    herd = alive(mark)
+    assert len(herd) == 200
+    daemon.stop()
+    assert alive(mark) == herd
+    for pid in herd:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kills", ["", "crash"])
+def test_herd_is_ended(daemon: Daemon, bell: Bell, mark: str, kills: str) -> None:
+    """With ``leftovers = "kill"`` nothing outlives the run, a crash of the daemon or not (P6)."""
+    lines = ('schedule = "@yearly"', 'leftovers = "kill"', 'kill_after = "300ms"')
+    log = daemon.start(_animal("leaves_a_herd", *lines, mark=mark))
+    run = int(daemon.cli("trigger", "leaves_a_herd").stdout)
+    assert bell.wait() == "here"
+    if kills:
+        daemon.kill()
+        log = daemon.start()
+    log.wait(("run succeeded", "run lost"), run=run)
+    assert alive(mark) == []
+    if not kills:
+        assert [row["outcome"] for row in daemon.history()] == ["succeeded"]
+
+
 # --- the environment -------------------------------------------------------------------------
 
 
@@ -260,9 +293,20 @@ def test_environment_that_is_too_large(daemon: Daemon) -> None:
 # --- loud, beside a good neighbour -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("animal", ["one_line", "many_lines"])
+LIMIT = 1 << 20
+ROOM = 1 << 10
+"""The most that the line needs which says how much was left out."""
+
+LOUD = {"one_line": (b"xxxxxxxx", b"xxxxxxxx"), "many_lines": (b"line 00000 of ", b" there are\n")}
+
+
+@pytest.mark.parametrize("animal", LOUD)
 def test_loud(daemon: Daemon, animal: str) -> None:
-    """A gigabyte in one line, or very many lines: the run succeeds, the daemon stays small (P4)."""
+    """A gigabyte in one line, or very many lines: the run succeeds, the daemon stays small (P4).
+
+    The beginning and the end of what was printed are kept, within the limit, and a line between
+    them says how much was left out. The neighbour has its run for each second.
+    """
     log = daemon.start(_animal(animal, "startup = true", 'output_limit = "1M"') + TICK)
     log.wait("run succeeded", job=animal)
     log.wait("run succeeded", job="tick", count=2)
@@ -273,17 +317,20 @@ def test_loud(daemon: Daemon, animal: str) -> None:
     assert {row["outcome"] for row in rows} == {"succeeded"}
     (row,) = daemon.history(animal)
     assert row["outcome"] == "succeeded"
+    kept = _output(daemon, animal).read_bytes()
+    begin, end = LOUD[animal]
+    assert kept.startswith(begin)
+    assert kept.endswith(end)
+    assert LIMIT // 2 < len(kept) <= LIMIT + ROOM
 
 
 def test_neighbour_of_all(daemon: Daemon, bell: Bell, mark: str) -> None:
     """While the loud and the clinging ones go on, a job beside them runs for each second (P4)."""
     by_hand = ('schedule = "@yearly"', 'kill_after = "300ms"')
-    # Among several runs nobody can tell whose a process is that has no mark at all.
-    named = [animal for animal in CLINGING if animal != "without_a_name"]
-    clinging = "\n".join(_animal(animal, *by_hand, mark=mark) for animal in named)
+    clinging = "\n".join(_animal(animal, *by_hand, mark=mark) for animal in CLINGING)
     loud = _animal("endless_lines", 'schedule = "@yearly"', 'output_limit = "100K"')
     log = daemon.start(clinging + loud + TICK)
-    names = [*named, "endless_lines"]
+    names = [*CLINGING, "endless_lines"]
     for name in names:
         daemon.cli("trigger", name)
         assert bell.wait() == "here"
