@@ -5,7 +5,8 @@
 Each way starts COUNT processes as fast as it can and lets them end; the time is taken from the
 first start to the last. All run in one go, one after another in each round, so that the ratios
 hold on a busy machine too. The runner does more than the others: it looks the program up, opens
-an output file, finds out when the process started, watches it by a pidfd and reports.
+an output file, finds out when the process started, watches it by a pidfd and reports. The last
+rows are of jobs with a user (fork in place of vfork), and with limits (a Python in between).
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crond_py.clock import SystemClock
-from crond_py.ports import AttemptKey, Ended, ProcessEvent, ProcessSpec, Started
+from crond_py.model import Limits
+from crond_py.ports import AttemptKey, Ended, OutputSpec, ProcessEvent, ProcessSpec, Started
 from crond_py.runner.process import ProcessRunner
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYCRON_RUN_ID": "bench-1"}
 COMMANDS = {"/bin/sh -c true": ("/bin/sh", "-c", "true"), "/bin/true": ("/bin/true",)}
 CLOCK = SystemClock()
+NO_LIMITS = Limits()
 
 
 def _reap(pids: list[int]) -> None:
@@ -55,15 +58,25 @@ def _popen(argv: tuple[str, ...], count: int, _directory: Path) -> float:
     return seconds
 
 
-def _runner(argv: tuple[str, ...], count: int, directory: Path | None) -> float:
+def _runner(
+    argv: tuple[str, ...],
+    count: int,
+    directory: Path | None,
+    user: str | None = None,
+    limits: Limits = NO_LIMITS,
+) -> float:
     events: queue.SimpleQueue[ProcessEvent] = queue.SimpleQueue()
     runner = ProcessRunner(events.put, CLOCK)
     runner.open()
     begin = CLOCK.now()
     for number in range(count):
-        output = None if directory is None else directory / f"{number}.log"
+        output = None if directory is None else OutputSpec(directory / f"{number}.log")
         key = AttemptKey(number, 1)
-        runner.start(ProcessSpec(key, "bench-1", argv, ENVIRONMENT, "/", 0o022, output))
+        runner.start(
+            ProcessSpec(
+                key, "bench-1", argv, ENVIRONMENT, "/", 0o022, output, user=user, limits=limits
+            )
+        )
     last, ended = begin, 0
     while ended < count:
         event = events.get(timeout=60)
@@ -81,11 +94,21 @@ def _runner_without_output(argv: tuple[str, ...], count: int, _directory: Path) 
     return _runner(argv, count, None)
 
 
+def _runner_with_user(argv: tuple[str, ...], count: int, directory: Path) -> float:
+    return _runner(argv, count, directory, user="nobody")
+
+
+def _runner_with_limits(argv: tuple[str, ...], count: int, directory: Path) -> float:
+    return _runner(argv, count, directory, limits=Limits(open_files=100))
+
+
 WAYS: dict[str, Callable[[tuple[str, ...], int, Path], float]] = {
     "os.posix_spawn": _posix_spawn,
     "subprocess.Popen": _popen,
     "runner, output dropped": _runner_without_output,
     "runner, output to files": _runner,
+    **({"runner, another user": _runner_with_user} if os.geteuid() == 0 else {}),
+    "runner, limits": _runner_with_limits,
 }
 
 
