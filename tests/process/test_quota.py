@@ -18,6 +18,10 @@ class Background:
     def __init__(self) -> None:
         self.work: list[Callable[[], None]] = []
 
+    def put(self, work: Callable[[], None]) -> None:
+        """Have something done later."""
+        self.work.append(work)
+
     def run(self) -> int:
         """Do all; return how much it was."""
         work, self.work = self.work, []
@@ -35,7 +39,7 @@ def background() -> Background:
 @pytest.fixture
 def quota(tmp_path: Path, background: Background) -> Quota:
     """Make a quota whose work is done when the test says so."""
-    return Quota(tmp_path, background.work.append)
+    return Quota(tmp_path, background.put)
 
 
 def write(state_dir: Path, run: int, size: int, attempt: int = 1) -> Path:
