@@ -44,7 +44,8 @@ class Attack:
 
     def strike(self) -> None:
         """Start the daemon, let it live for a random time, kill it; often jobs die with it."""
-        self.daemon.start(is_up=False)
+        # Where the machine is busy, starts take long; now and then one is let come to its end.
+        self.daemon.start(is_up=self.random.random() < 0.2)
         self._let_live(self.random.uniform(0.02, LONGEST_LIFE_S))
         asked = None
         if self.random.random() < 0.4:

@@ -35,6 +35,7 @@ class Rule:
     overlap: str = "skip"
     max_running: int = 1
     missed: str = "once"
+    missed_limit: int = 100
     on_crash: str = "lost"
     attempts: int = 1
     retry_delay: int = 0
@@ -170,11 +171,16 @@ def _wrong_row(evidence: Evidence, run: RunRow) -> Iterator[str]:
 
 
 def _wrongly_missed(evidence: Evidence, rule: Rule) -> Iterator[str]:
-    for run in evidence.rows(rule.job):
+    rows = evidence.rows(rule.job)
+    caught_up = {run.due for run in rows if run.cause == "catch_up"}
+    for run in rows:
         if rule.missed == "skip" and run.cause == "catch_up":
             yield f"{rule.job} run {run.id}: caught up, against its policy"
         if rule.missed == "all" and run.outcome == "missed":
-            yield f"{rule.job} run {run.id}: missed, against its policy"
+            newer = sorted(due for due in caught_up if due > run.last_due)[: rule.missed_limit]
+            made_up = rule.dues(newer[0], newer[-1]) if newer else []
+            if len(newer) < rule.missed_limit or made_up != newer:
+                yield f"{rule.job} run {run.id}: missed, against its policy"
 
 
 # --- nothing ran that is not in the ledger, nothing ran twice (P2, P3) ----------------------------

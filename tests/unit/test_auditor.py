@@ -131,7 +131,16 @@ def _crashed(evidence: Evidence, *, second: int = 2) -> Evidence:
     return replace(evidence, crashes=(_at(second) + 500,))
 
 
+def _beyond_the_limit() -> Evidence:
+    """Return a stretch that was dropped since no more than one occurrence is made up."""
+    runs = (_run(2, _attempt(1, 2, "failed"), cause="catch_up"),)
+    evidence = _with_runs(_with_rule(_stretch(), missed="all", missed_limit=1), *runs)
+    evidence = _with_runs(evidence, _run(1, outcome="missed", last_due=_at(1), count=1))
+    return replace(evidence, words=(*_said(0), *_said(2, status=3)))
+
+
 SOUND = {
+    "missed beyond the limit": _beyond_the_limit,
     "missed stretch": _stretch,
     "retry": lambda: _retried("failed", "failed", "succeeded"),
     "all retries used": lambda: _retried("failed", "failed", "failed"),
