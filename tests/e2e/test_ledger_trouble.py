@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import PATIENCE_S, PROGRAMS, Bell, Daemon, Event, Gate, assert_accounted
+from crond_py.clock import SystemClock
+from crond_py.ledger.sqlite import open_reader
+from crond_py.ports import RunQuery
+from tests.support.daemon import PATIENCE_S, PROGRAMS, Daemon, Event, assert_accounted
 
 TICK = """
 [jobs.tick]
@@ -20,12 +26,22 @@ command = 'sh "$STAMP" ran'
 missed = "all"
 """
 
-# Tells, once the gate is opened, when three seconds have passed; it needs no ledger for that.
-ALARM = """
-[jobs.alarm]
+LONG = """
+[jobs.long]
 startup = true
-command = "read x < gate; sleep 3; echo over > bell"
+enabled = false
+command = 'sh "$STAMP" ran; exec sleep 1000'
 """
+
+QUICK = """
+[jobs.quick]
+startup = true
+enabled = false
+command = 'sh "$STAMP" ran'
+"""
+
+IN_JOURNAL = "the ledger cannot be written; what runs is kept in the journal"
+OVER = "the ledger can be written again"
 
 
 @contextmanager
@@ -47,26 +63,72 @@ def _locked(ledger: Path) -> Iterator[None]:
         assert holder.wait(PATIENCE_S) == 0
 
 
-def test_locked_for_seconds(daemon: Daemon, bell: Bell, gate: Gate) -> None:
-    """While another program holds the ledger nothing is lost; afterwards all is in it (P1, P8).
+def test_locked_for_seconds(daemon: Daemon) -> None:
+    """While another program holds the ledger the jobs go on; afterwards all is in it (P1, P8).
 
     It is said once in the log and shown by ``pycron status``; nobody needs to restart anything.
     """
-    log = daemon.start(TICK + ALARM)
+    log = daemon.start(TICK)
     log.wait("run succeeded", job="tick")
     with _locked(daemon.ledger):
-        gate.open()
-        log.wait("the ledger cannot be written")
+        log.wait(IN_JOURNAL)
+        since = len(log.events)
         (trouble,) = daemon.status()["troubles"]
         assert str(daemon.ledger) in trouble
         assert "locked" in trouble
-        assert daemon.history("tick"), "it can still be read"
-        assert bell.wait() == "over"
+        assert "journal" in trouble
+        known = daemon.history("tick")
+        assert known, "it can still be read"
+        log.wait("run succeeded", job="tick", count=4, since=since)
+        assert len(daemon.history("tick")) == len(known), "they are in the journal"
         since = len(log.events)
-    log.wait("the ledger can be written again", since=since)
-    log.wait("run succeeded", job="tick", count=3, since=since)
+    log.wait(OVER, since=since)
+    log.wait("run succeeded", job="tick", count=2, since=since)
     assert daemon.status()["troubles"] == []
     assert len(log.all("the ledger cannot be written")) == 1
+    assert log.all("a record was left out") == []
+    daemon.stop()
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    _assert_stamps(daemon, rows)
+    assert {(row["outcome"], row["cause"]) for row in rows} == {("succeeded", "schedule")}
+    assert [row["run"] for row in rows] == list(range(1, len(rows) + 1))
+
+
+def test_killed_while_locked(daemon: Daemon) -> None:
+    """What the journal had when the daemon was killed is in the ledger after it (P1, P2, P8).
+
+    A run that was started meanwhile and still runs is found again: its number is the same.
+    """
+    log = daemon.start(TICK + LONG)
+    log.wait("run succeeded", job="tick")
+    with _locked(daemon.ledger):
+        daemon.cli("trigger", "long")
+        log.wait("run started", job="long")
+        log.wait(IN_JOURNAL)
+        log.wait("run succeeded", job="tick", count=2, since=len(log.events))
+        daemon.kill()
+    log = daemon.start()
+    log.wait("what an earlier pycron kept in the journal is in the ledger now")
+    (long,) = [run for run in daemon.status()["active"] if run["job"] == "long"]
+    assert long["run"] == int(daemon.stamps("long")[0].run.rpartition("-")[2])
+    log.wait("run succeeded", job="tick")
+    daemon.cli("cancel", "long")
+    log.wait("run cancelled", job="long")
+    daemon.stop()
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))
+
+
+def test_stopped_while_locked(daemon: Daemon) -> None:
+    """A daemon that is told to stop meanwhile does so, and the next one has it all (P1, P8)."""
+    log = daemon.start(TICK)
+    with _locked(daemon.ledger):
+        log.wait(IN_JOURNAL)
+        log.wait("run succeeded", job="tick", count=2, since=len(log.events))
+        daemon.stop()
+    daemon.start().wait("run succeeded", job="tick")
     daemon.stop()
     rows = daemon.history("tick")
     assert_accounted(rows, timedelta(seconds=1))
@@ -112,18 +174,20 @@ def _fill(directory: Path) -> Path:
 
 
 def test_disk_full(daemon: Daemon, small_disk: Path) -> None:
-    """With no room left nothing recorded is lost, and with room again jobs go on (P8, P1)."""
+    """With no room left the jobs go on, and with room again all is recorded (P8, P1)."""
     log = daemon.start(TICK)
     log.wait("run succeeded", job="tick", count=2)
     before = [row for row in daemon.history() if row["outcome"]]
     filler = _fill(small_disk)
-    log.wait("the ledger cannot be written")
+    log.wait(IN_JOURNAL)
+    since = len(log.events)
     (trouble,) = daemon.status()["troubles"]
     assert "disk full" in trouble
     assert daemon.history()[: len(before)] == before
+    log.wait("run succeeded", job="tick", count=4, since=since)
     filler.unlink()
     since = len(log.events)
-    log.wait("the ledger can be written again", since=since)
+    log.wait(OVER, since=since)
     log.wait("run succeeded", job="tick", count=3, since=since)
     assert daemon.status()["troubles"] == []
     assert len(log.all("the ledger cannot be written")) == 1
@@ -132,6 +196,22 @@ def test_disk_full(daemon: Daemon, small_disk: Path) -> None:
     assert rows[: len(before)] == before
     assert_accounted(rows, timedelta(seconds=1))
     _assert_stamps(daemon, rows)
+    assert {row["cause"] for row in rows} == {"schedule"}
+
+
+def test_killed_on_a_full_disk(daemon: Daemon, small_disk: Path) -> None:
+    """A daemon that is killed without room left loses nothing that had run (P1, P2, P8)."""
+    log = daemon.start(TICK)
+    log.wait("run succeeded", job="tick")
+    filler = _fill(small_disk)
+    log.wait(IN_JOURNAL)
+    log.wait("run succeeded", job="tick", count=2, since=len(log.events))
+    daemon.kill()
+    filler.unlink()
+    daemon.start().wait("run succeeded", job="tick")
+    daemon.stop()
+    assert_accounted(daemon.history("tick"), timedelta(seconds=1))
+    assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))
 
 
 def test_start_on_a_full_disk(daemon: Daemon, small_disk: Path) -> None:
@@ -159,3 +239,124 @@ def test_damaged_ledger_is_set_aside(daemon: Daemon) -> None:
     assert damaged["level"] == "critical"
     assert Path(damaged["set_aside_as"]).read_bytes() == b"this is no database" * 1000
     log.wait("run succeeded", job="tick")
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+ONCE = """
+[jobs.once]
+at = {at}
+missed = "once"
+command = 'sh "$STAMP" ran'
+"""
+
+
+def _ruin(ledger: Path, *spared: str) -> None:
+    """Overwrite the pages that tables and indexes begin with, but for those named."""
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as probe:
+        probe.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        roots = probe.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage").fetchall()
+        (size,) = probe.execute("PRAGMA page_size").fetchone()
+        with ledger.open("r+b", buffering=0) as file:
+            for name, page in roots:
+                if name not in spared:
+                    file.seek((page - 1) * size)
+                    file.write(b"\xa5" * size)
+        # Another program's change makes the daemon read anew what it has in memory.
+        probe.execute("UPDATE meta SET created_at = created_at + 1")
+
+
+def test_damaged_while_it_runs(daemon: Daemon) -> None:
+    """A ledger that is found damaged is set aside, and the work goes on in another (P8, P1, P2).
+
+    What still runs stays the same run and is found by the next daemon.
+    """
+    log = daemon.start(LONG + QUICK)
+    daemon.cli("trigger", "long")
+    log.wait("run started", job="long")
+    daemon.cli("trigger", "quick")
+    log.wait("run succeeded", job="quick")
+    _ruin(daemon.ledger, "meta")
+    daemon.cli("trigger", "quick")
+    log.wait("run succeeded", job="quick", count=2)
+    damaged = log.wait("the ledger is damaged; it was set aside and a fresh one begun")
+    assert damaged["level"] == "critical"
+    assert Path(damaged["set_aside_as"]).exists()
+    (trouble,) = daemon.status()["troubles"]
+    assert damaged["set_aside_as"] in trouble
+    assert [(row["run"], row["job"], row["state"]) for row in daemon.history()] == [
+        (1, "long", "running"),
+        (3, "quick", "done"),
+    ]
+    daemon.kill()
+    daemon.start()
+    (long,) = daemon.status()["active"]
+    assert (long["run"], long["job"]) == (1, "long")
+    assert len(daemon.stamps("long")) == 1
+    daemon.cli("trigger", "quick")
+    daemon.log.wait("run succeeded", job="quick")
+    assert [row["run"] for row in daemon.history("quick")] == [3, 4]
+
+
+def test_salvaged_at_the_start(daemon: Daemon) -> None:
+    """Of a damaged ledger what can be read is carried over: nothing runs again for it (P2, P5, P8).
+
+    Neither does a job at an instant that is past, nor one whose process still runs.
+    """
+    at = (SystemClock().now() - timedelta(days=1)).isoformat(timespec="seconds")
+    log = daemon.start(ONCE.format(at=at) + LONG + QUICK)
+    log.wait("run succeeded", job="once")
+    daemon.cli("trigger", "long")
+    log.wait("run started", job="long")
+    daemon.kill()
+    _ruin(daemon.ledger, "meta", "cursors", "runs", "attempts", "sqlite_sequence", "runs_open")
+    log = daemon.start()
+    log.wait("the ledger is damaged")
+    (long,) = daemon.status()["active"]
+    assert (long["run"], long["job"]) == (2, "long")
+    daemon.cli("trigger", "quick")
+    log.wait("run succeeded", job="quick")
+    assert [row["run"] for row in daemon.history("quick")] == [3]
+    assert len(daemon.stamps("once")) == 1
+    assert daemon.history("once") == []
+
+
+@pytest.mark.parametrize("what", ["ledger", "directory"])
+def test_deleted_while_it_runs(daemon: Daemon, what: str) -> None:
+    """Whoever deletes the ledger, or all of the state, stops no job and loses no run (P8, P1)."""
+    log = daemon.start(TICK)
+    log.wait("run succeeded", job="tick", count=2)
+    if what == "ledger":
+        daemon.ledger.unlink()
+    else:
+        shutil.rmtree(daemon.state)
+    log.wait("the ledger was deleted; it was begun again")
+    since = len(log.events)
+    log.wait("run succeeded", job="tick", count=2, since=since)
+    with closing(open_reader(daemon.ledger)) as ledger:
+        assert len(ledger.runs(RunQuery(limit=None))) >= 4
+    daemon.stop()
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    _assert_stamps(daemon, rows)
+
+
+def test_another_daemon_was_quicker(daemon: Daemon, tmp_path: Path) -> None:
+    """A daemon whose state was deleted leaves it to another that has begun there since (P2)."""
+    log = daemon.start(QUICK)
+    shutil.rmtree(daemon.state)
+    other = Daemon(tmp_path, daemon.command)
+    try:
+        other.start()
+        with closing(open_reader(daemon.ledger)) as ledger:
+            identity = ledger.identity
+        daemon.signal(signal.SIGTERM)
+        daemon.wait_exit()
+        other.cli("trigger", "quick")
+        other.log.wait("run succeeded", job="quick")
+        with closing(open_reader(daemon.ledger)) as ledger:
+            assert ledger.identity == identity
+        other.stop()
+    finally:
+        other.clean_up()
+    assert log.all("run started") == []
