@@ -40,9 +40,13 @@ from crond_py.runner.holes import has_writer, punch
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, NO_LINK, ONCE, Inotify
 from crond_py.runner.journal import JournalSink
 from crond_py.runner.passing import Passer, Progress
+from crond_py.runner.procfile import SHORTAGES
 
 SHORTEST_NS: Final = 10_000_000
 LONGEST_NS: Final = 100_000_000
+
+SHORTAGE_NS: Final = 1_000_000_000
+"""How soon a look is tried again for which there was no descriptor or no memory."""
 
 MUCH_BYTES: Final = 1 << 20
 """A file that grows by as much between two looks is looked at again soon."""
@@ -268,9 +272,12 @@ class Keeper:
         kept.due_ns = None
         try:
             self._look_at(kept)
-        except FileNotFoundError:  # removed, or never opened
+        except (FileNotFoundError, NotADirectoryError):  # removed, or never opened
             self._forget(kept)
         except OSError as error:
+            if error.errno in SHORTAGES:
+                self._look_later(kept, self._clock.monotonic_ns() + SHORTAGE_NS)
+                return
             self._tell_fault(kept, error)
             self._forget(kept)
         except Exception:
