@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ import pytest
 from crond_py.model import Limits
 from crond_py.runner import accounts
 from crond_py.runner.credentials import acting_as
-from tests.process.conftest import Harness, let_everybody_in
+from tests.process.conftest import PROGRAMS, Harness, let_everybody_in
 
 USER = "nobody"
 ENTRY = pwd.getpwnam(USER)
@@ -214,6 +216,29 @@ def test_a_container_that_lets_nobody_change_users_is_told(
     assert failed.reason == (
         f"user {USER}: pycron may not become that user: operation not permitted (EPERM)"
     )
+
+
+@needs_root
+@pytest.mark.parametrize("function", ["getpwnam_r", "getgrouplist"])
+def test_a_user_database_that_hangs_holds_up_only_who_asks_it(
+    tmp_path: Path, function: str
+) -> None:
+    """While a directory server does not answer, jobs that do not need it are started (P4)."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to make a database that hangs with")
+    library, gate = tmp_path / "slowusers.so", tmp_path / "gate"
+    source = PROGRAMS.parent / "slowusers.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-o", library, source], check=True)
+    os.mkfifo(gate)
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "proc_slow_users.py", gate],
+        env={**os.environ, "LD_PRELOAD": str(library), "HANGS": function, "GATE": str(gate)},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=90,
+    )
+    assert done.stdout == b"ours theirs"
 
 
 @needs_root
