@@ -390,7 +390,7 @@ class Processes(Protocol):
         ...
 
     def survivors(self, identity: str) -> list[Survivor]:
-        """Return the processes whose PYCRON_RUN_ID begins with ``identity`` and a hyphen."""
+        """Return the processes that carry the mark of a run of the ledger of that identity."""
         ...
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:

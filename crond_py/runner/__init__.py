@@ -3,7 +3,9 @@
     start ----> starters --spawn--> a child in a session of its own, output straight to a file
                                       |
                                       v pidfd
-    report <--Ended-- supervisor: epoll, reaps --tree to be ended--> ender: /proc, signals
+    report <--Ended-- supervisor: epoll, reaps --tree to look at--> ender: /proc, signals
+                        ^
+                        | what has lost its parent: orphans
 
 What holds, whatever happens:
 
@@ -11,15 +13,25 @@ What holds, whatever happens:
 2. Only a child of ours is reaped, by its own number, and only here; its exit status goes nowhere
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.
-3. Without a stop, Ended comes when the process itself ends; what it leaves in the background is
-   left alone. After a stop it comes when all of the tree is gone.
+3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
+   After a stop it comes when all of the tree is gone, but for what belongs to another user and
+   gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself; looking through /proc holds up no exit.
 5. No thread wakes up while nothing happens.
-6. The processes outlive the runner. A later one finds them by PYCRON_RUN_ID and adopts them.
+6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
+   where only some of a tree is left.
+7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
+   parents, by the environment, by a brand that no program sheds unless it means to, and by being
+   handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
+   if no other run can have brought it forth.
 
 On failure: a start that fails says why in words; output that cannot be opened costs the output
 and not the run; where descriptors are short, threads wait in their place.
 
+There is no cgroup for each run. Python cannot start a process in one, and moving it there takes
+tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
+
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` and ``orphans`` do the
-work; ``proctree`` and ``pidfds`` know Linux; ``environment`` and ``output`` stand alone.
+work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts on; ``proctree``,
+``procfile``, ``pidfds`` and ``subreaper`` know Linux; ``environment`` and ``output`` stand alone.
 """
