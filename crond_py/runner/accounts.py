@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 
+_NO_HOME = frozenset({"/nonexistent", "/dev/null"})  # the names by which systems say so
 _MOST_GROUPS = 65_536  # NGROUPS_MAX of Linux
 
 
@@ -31,6 +32,14 @@ class Account:
     uid: int
     gid: int
     groups: tuple[int, ...]
+
+    @property
+    def directory(self) -> str:
+        """Where processes begin: at home, or in / where the account says that it has none.
+
+        A home that is only not there at the moment (an unmounted disk) is still the directory.
+        """
+        return "/" if self.home in _NO_HOME else self.home
 
     @property
     def is_ours(self) -> bool:

@@ -63,7 +63,7 @@ def resolve(spec: ProcessSpec) -> Setting:
     for path in spec.env_files:
         env |= _read_env_file(account, path)
     env |= spec.env
-    setting = Setting(account, env, spec.cwd or account.home)
+    setting = Setting(account, env, spec.cwd or account.directory)
     if fault := _find_text_fault(spec.argv, setting):
         raise CannotStartError(fault)
     return setting

@@ -11,6 +11,7 @@ import pytest
 
 from crond_py.crontab.process_values import RESERVED_ENV
 from crond_py.ports import AttemptKey, ProcessSpec
+from crond_py.runner.accounts import Account
 from crond_py.runner.environment import RESERVED, build_environment, command_argv, run_tag
 from crond_py.runner.setting import Setting, resolve
 
@@ -89,6 +90,15 @@ def test_without_a_directory_it_is_the_home_of_the_account() -> None:
     """Not what the crontab calls HOME: that is for programs to read."""
     assert _resolve({"HOME": "/nowhere"}).cwd == pwd.getpwuid(os.geteuid()).pw_dir
     assert _resolve({}, cwd="/srv").cwd == "/srv"
+
+
+@pytest.mark.parametrize(
+    ("home", "directory"),
+    [("/home/x", "/home/x"), ("/", "/"), ("/nonexistent", "/"), ("/dev/null", "/")],
+)
+def test_an_account_without_a_home_begins_in_the_root(home: str, directory: str) -> None:
+    """Accounts of services have a name for "no home"; any other home has to be there."""
+    assert Account("x", home, 1, 1, (1,)).directory == directory
 
 
 def test_the_crontab_cannot_change_what_a_run_is_known_by() -> None:
