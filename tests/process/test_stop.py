@@ -13,6 +13,9 @@ import pytest
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Ended, Started
 from crond_py.runner import pidfds, proctree
+from crond_py.runner.child import Child
+from crond_py.runner.ender import Ender
+from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
 
 # Each says on $READY when it has come so far; the number is how many processes it has then.
@@ -208,6 +211,52 @@ def test_a_process_that_the_first_look_has_missed_is_killed(
     harness.runner.stop(key, force=True)
     harness.ended(key)
     assert harness.leftovers() == []
+
+
+class _Watch:
+    """A supervisor that only notes what is told."""
+
+    def __init__(self) -> None:
+        self.finished: list[Child] = []
+
+    def members_of(self, child: Child) -> dict[int, int]:
+        return dict(child.members.values())
+
+    def orphans_of(self, child: Child) -> dict[int, int]:
+        return {}
+
+    def sees_orphans(self, child: Child) -> bool:
+        return False
+
+    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+        pass
+
+    def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
+        raise AssertionError(process)
+
+    def linger(self, child: Child, count: int) -> None:
+        raise AssertionError(count)
+
+    def finish(self, child: Child, note: str) -> None:
+        self.finished.append(child)
+
+
+def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that ends after the look at /proc may have forked after it: one more look (P6)."""
+    watch = _Watch()
+    ender = Ender(watch)
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    child.stop = child.sent = signal.SIGTERM
+
+    def take() -> Snapshot:
+        child.has_ended = True  # when all has been read
+        return Snapshot({})
+
+    monkeypatch.setattr(Snapshot, "take", take)
+    assert ender._look_at_all([child]) == []
+    assert watch.finished == [], "its end has it looked at again"
+    assert ender._look_at_all([child]) == []
+    assert watch.finished == [child]
 
 
 def test_without_a_stop_the_background_is_left_alone(harness: Harness) -> None:
