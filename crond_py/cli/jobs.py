@@ -11,7 +11,7 @@ from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, Json, StateDir, places_of
 from crond_py.cli.records import job_record, job_state, standing
 from crond_py.cli.render import Cell, Column, Table, show
-from crond_py.cli.times import brief_text, local_text, relative_text, zone_of
+from crond_py.cli.times import brief_text, local_text, relative_text, span_text, zone_of
 from crond_py.clock import SystemClock
 from crond_py.control.client import call
 from crond_py.control.protocol import JobList, JobView, ListJobs
@@ -118,6 +118,7 @@ def _table(listed: JobList) -> Table:
             Column("SCHEDULE", drop=3),
             Column("NEXT DUE"),
             Column("IN", drop=2, is_right=True),
+            Column("LATE", drop=4, is_right=True),
             Column("LAST", drop=1, is_state=True),
             Column("STATE", is_state=True),
         ]
@@ -128,6 +129,7 @@ def _table(listed: JobList) -> Table:
             job.schedule,
             _next_text(job, listed.now),
             relative_text(job.next_due, listed.now).removeprefix("in ") if job.next_due else "",
+            span_text(job.lag.p50) if job.lag else "",
             standing(job.last) if job.last else "-",
             _doing(job),
         )

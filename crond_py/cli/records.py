@@ -10,7 +10,8 @@ from typing import Any
 
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import JobView
-from crond_py.model import Attempt, Run, State
+from crond_py.engine.view import LagSummary
+from crond_py.model import Attempt, Lag, Run, State
 
 
 def late_by(run: Run) -> timedelta | None:
@@ -52,6 +53,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "finished_at": _instant(run.finished_at),
         "retry_at": _instant(run.retry_at),
         "late_seconds": _seconds(late_by(run)),
+        "lag": _lag_record(first.lag) if first and first.lag else None,
         "took_seconds": _seconds(took(run)),
         "attempts": [_attempt_record(attempt) for attempt in run.attempts],
     }
@@ -70,6 +72,30 @@ def _attempt_record(attempt: Attempt) -> dict[str, Any]:
         "signal": left.signal if left else None,
         "cpu_seconds": _seconds(left.cpu if left else None),
         "peak_memory_bytes": left.peak_memory_bytes if left else None,
+    }
+
+
+def _lag_record(lag: Lag) -> dict[str, float]:
+    """Return what a run has waited for before its first process began, in seconds."""
+    return {
+        "dispatch": lag.dispatch.total_seconds(),
+        "dependency": lag.dependency.total_seconds(),
+        "overlap": lag.overlap.total_seconds(),
+        "pool": lag.pool.total_seconds(),
+        "spawn": lag.spawn.total_seconds(),
+    }
+
+
+def lag_summary_record(summary: LagSummary | None) -> dict[str, float] | None:
+    """Return how late runs have started, in seconds, and of how many that is known."""
+    if summary is None:
+        return None
+    return {
+        "last": summary.last.total_seconds(),
+        "p50": summary.p50.total_seconds(),
+        "p99": summary.p99.total_seconds(),
+        "max": summary.largest.total_seconds(),
+        "count": summary.count,
     }
 
 
@@ -93,6 +119,7 @@ def job_record(job: JobView) -> dict[str, Any]:
         "next_due": _instant(job.next_due),
         "active": [run_record(run) for run in job.active],
         "last": run_record(job.last) if job.last else None,
+        "lag": lag_summary_record(job.lag),
         "overlap": job.overlap,
         "pool": job.pool,
         "description": job.description or None,

@@ -6,7 +6,7 @@ from typing import Any
 
 from crond_py.cli import say
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
-from crond_py.cli.records import run_record
+from crond_py.cli.records import lag_summary_record, run_record
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, relative_text, span_text
 from crond_py.control.client import call
@@ -49,7 +49,7 @@ def _show(status: DaemonStatus) -> None:
     if status.active:
         say.out("")
         show(_runs(status))
-    if len(status.pools) > 1 or any(pool.waiting for pool in status.pools):
+    if len(status.pools) > 1 or any(pool.waiting or pool.lag for pool in status.pools):
         say.out("")
         show(_pools(status))
 
@@ -100,11 +100,24 @@ def _pools(status: DaemonStatus) -> Table:
             Column("WORKERS", is_right=True),
             Column("RUNNING", is_right=True),
             Column("WAITING", is_right=True),
+            Column("OLDEST", drop=1, is_right=True),
+            Column("LATE", drop=2, is_right=True),
+            Column("P50", drop=4, is_right=True),
+            Column("P99", drop=3, is_right=True),
+            Column("MAX", drop=5, is_right=True),
         ]
     )
     for pool in status.pools:
         workers = "any" if pool.workers is None else str(pool.workers)
-        table.add(pool.name, workers, str(pool.running), str(pool.waiting))
+        lag = pool.lag
+        table.add(
+            pool.name,
+            workers,
+            str(pool.running),
+            str(pool.waiting),
+            span_text(pool.oldest_waiting) if pool.oldest_waiting is not None else "",
+            *(map(span_text, (lag.last, lag.p50, lag.p99, lag.largest)) if lag else [""] * 4),
+        )
     return table
 
 
@@ -126,6 +139,10 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
                 "workers": pool.workers,
                 "running": pool.running,
                 "waiting": pool.waiting,
+                "oldest_waiting_seconds": (
+                    pool.oldest_waiting.total_seconds() if pool.oldest_waiting else None
+                ),
+                "lag": lag_summary_record(pool.lag),
             }
             for pool in status.pools
         ],

@@ -126,7 +126,9 @@ class Handlers:
 
     def _list(self) -> JobList:
         status = self._engine.status()
-        jobs = (job_view(job.job, job.next_due, job.active, job.last) for job in status.jobs)
+        jobs = (
+            job_view(job.job, job.next_due, job.active, job.last, job.lag) for job in status.jobs
+        )
         return JobList(status.now, self._files(), tuple(jobs))
 
     def _files(self) -> tuple[str, ...]:

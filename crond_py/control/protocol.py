@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from crond_py.control.codec import CodecError, from_json, to_json
-from crond_py.engine.view import Cancelled, PoolStatus
+from crond_py.engine.view import Cancelled, LagSummary, PoolStatus
 from crond_py.errors import (
     CrontabError,
     Fault,
@@ -52,7 +52,7 @@ class JobView:
     """A job as ``list`` shows it. ``timezone`` is the zone's name, also where it is the system's.
 
     ``active`` are its runs without an outcome, oldest first; ``last`` is its newest run that was
-    attempted. ``schedule`` is in the words of the crontab.
+    attempted. ``schedule`` is in the words of the crontab; ``lag`` tells how late its runs start.
     """
 
     name: str
@@ -66,6 +66,7 @@ class JobView:
     pool: str
     description: str = ""
     tags: tuple[str, ...] = ()
+    lag: LagSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)

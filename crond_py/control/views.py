@@ -8,12 +8,17 @@ from datetime import datetime
 from crond_py.control.protocol import JobView
 from crond_py.crontab import describe_trigger
 from crond_py.crontab.model import Job
+from crond_py.engine.view import LagSummary
 from crond_py.model import Run
 from crond_py.schedule import system_timezone
 
 
 def job_view(
-    job: Job, next_due: datetime | None, active: Sequence[Run], last: Run | None
+    job: Job,
+    next_due: datetime | None,
+    active: Sequence[Run],
+    last: Run | None,
+    lag: LagSummary | None = None,
 ) -> JobView:
     """Return what is told about a job."""
     return JobView(
@@ -28,4 +33,5 @@ def job_view(
         pool=job.pool,
         description=job.description,
         tags=job.tags,
+        lag=lag,
     )

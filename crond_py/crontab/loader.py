@@ -126,7 +126,7 @@ class _Loader:
     def _read_shares(self, document: _Document) -> None:
         """Take up the pools and groups of a file."""
         for name, values in self._named("pools", document):
-            self._pools[name] = Pool(name, values.get("workers"))
+            self._pools[name] = Pool(name, values.get("workers"), values.get("lag_warning"))
         for name, values in self._named("groups", document):
             self._groups[name] = Group(name, **values)
 

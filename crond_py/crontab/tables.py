@@ -151,5 +151,12 @@ GROUP_KEYS: Final = by_name(
 )
 
 POOL_KEYS: Final = by_name(
-    (Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),)
+    (
+        Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),
+        Key(
+            "lag_warning",
+            _SOME,
+            "How late a run of the pool may start before the log tells that runs start late.",
+        ),
+    )
 )

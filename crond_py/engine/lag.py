@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 
+from crond_py.engine.view import LagSummary
 from crond_py.model import Lag
 
 REMEMBERED = 1000
@@ -67,17 +68,6 @@ class Waits:
 
     def _span(self, wait: Wait) -> timedelta:
         return _MICROSECOND * (self.spent_ns.get(wait, 0) // 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class LagSummary:
-    """The newest lag, and the distribution of those that are remembered; time for others not."""
-
-    last: timedelta
-    p50: timedelta
-    p99: timedelta
-    largest: timedelta
-    count: int
 
 
 class LagRecord:

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from crond_py.crontab.model import Group, Job, Pool
-from crond_py.engine.lag import LagRecord, LagSummary
+from crond_py.engine.lag import LagRecord
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.engine.shares import Line, Share, Ticket
 from crond_py.engine.telling import fields, log
+from crond_py.engine.view import LagSummary
 from crond_py.model import Lag
 
 LONGEST_WAITING_EVERY = 10

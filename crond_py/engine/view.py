@@ -6,8 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
-from crond_py.engine.lag import LagSummary
 from crond_py.model import Run
+
+
+@dataclass(frozen=True, slots=True)
+class LagSummary:
+    """The newest lag, and the distribution of those that are remembered; time for others not."""
+
+    last: timedelta
+    p50: timedelta
+    p99: timedelta
+    largest: timedelta
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
