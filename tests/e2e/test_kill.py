@@ -38,35 +38,43 @@ class Attack:
         self.daemon = daemon
         self.mixture = mixture
         self.random = random.Random(seed)
-        self.crashes: list[int] = []
+        self.ends: list[int] = []
         self.cancelled: set[int] = set()
         self.triggered: set[int] = set()
 
     def strike(self) -> None:
-        """Start the daemon, let it live for a random time, kill it; often jobs die with it."""
+        """Start the daemon, let it live for a random time, kill it; often jobs die with it.
+
+        Now and then it is told to stop, and perhaps killed before it is through with that.
+        """
         # Where the machine is busy, starts take long; now and then one is let come to its end.
-        self.daemon.start(is_up=self.random.random() < 0.2)
+        self.daemon.start(None, "--stop-timeout", "300ms", is_up=self.random.random() < 0.2)
         self._let_live(self.random.uniform(0.02, LONGEST_LIFE_S))
         asked = None
         if self.random.random() < 0.4:
             asked = self._ask()
             self._let_live(self.random.uniform(0.1, 1.2))
+        if self.random.random() < 0.2:
+            self.ends.append(to_us(SystemClock().now()))
+            self.daemon.signal(signal.SIGTERM)
+            self._let_live(self.random.uniform(0, 0.6), may_end=True)
+        self.ends.append(to_us(SystemClock().now()))
         self.daemon.signal(signal.SIGKILL)
-        self.crashes.append(to_us(SystemClock().now()))
-        assert self.daemon.wait_exit() == -signal.SIGKILL
+        assert self.daemon.wait_exit() in {-signal.SIGKILL, -signal.SIGTERM, 0}
         if asked is not None:
             self._hear(*asked)
         share = self.random.choice([0, 0, 0.3, 1])
         for word in unended(read_words(self.daemon.out)):
             _look_at(word, self.daemon.out, is_killed=self.random.random() < share)
 
-    def _let_live(self, seconds: float) -> None:
+    def _let_live(self, seconds: float, *, may_end: bool = False) -> None:
         assert self.daemon.process is not None
         pidfd = os.pidfd_open(self.daemon.pid)
         try:
             poll = select.poll()
             poll.register(pidfd, select.POLLIN)
-            assert not poll.poll(seconds * 1000), f"it ended by itself\n{self.daemon.log.text()}"
+            has_ended = poll.poll(seconds * 1000)
+            assert may_end or not has_ended, f"it ended by itself\n{self.daemon.log.text()}"
         finally:
             os.close(pidfd)
 
@@ -119,7 +127,7 @@ class Attack:
             rules=self.mixture.rules,
             words=tuple(read_words(self.daemon.out)),
             book=read_ledger(self.daemon.ledger),
-            crashes=tuple(self.crashes),
+            ended_at=tuple(self.ends),
             until=began,
             cancelled=frozenset(self.cancelled),
             triggered=frozenset(self.triggered),
@@ -187,7 +195,8 @@ def _tell(evidence: Evidence) -> None:
     begun = sum(word.kind == "begin" for word in evidence.words)
     killed = sum(word.kind == "gone" for word in evidence.words)
     sys.stdout.write(
-        f"{len(evidence.crashes)} kills, {begun} processes, {killed} of them without an end, "
+        f"{len(evidence.ended_at)} kills and stops, {begun} processes, "
+        f"{killed} of them without an end, "
         f"{len(evidence.cancelled)} runs cancelled, {len(evidence.triggered)} triggered\n"
         f"{dict(outcomes)}\n"
     )

@@ -60,7 +60,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. ``crashes`` are the instants at which the daemon was killed.
+    """All that is known. ``ended_at``: when daemons were killed or told to stop.
 
     All that was due up to ``until`` must be accounted for. ``cancelled`` and ``triggered`` are the
     runs of which a command has said so.
@@ -69,7 +69,7 @@ class Evidence:
     rules: tuple[Rule, ...]
     words: tuple[Word, ...]
     book: Book
-    crashes: tuple[int, ...] = ()
+    ended_at: tuple[int, ...] = ()
     until: int = 0
     cancelled: frozenset[int] = frozenset()
     triggered: frozenset[int] = field(default=frozenset())
@@ -274,14 +274,14 @@ def _contradiction(evidence: Evidence, rule: Rule, run: RunRow, attempt: Attempt
                 return "it came to its end" if end else "there is no timeout"
         case "lost":
             if not _was_cut(evidence, run, attempt):
-                return "no crash fell into its time"
+                return "no end of a daemon fell into its time"
     return ""
 
 
 def _was_cut(evidence: Evidence, run: RunRow, attempt: AttemptRow) -> bool:
     later = [a.begun_at for a in run.attempts if a.number > attempt.number]
     until = min([*later, run.finished_at or evidence.until])
-    return any(attempt.begun_at < crash <= until for crash in evidence.crashes)
+    return any(attempt.begun_at < end <= until for end in evidence.ended_at)
 
 
 # --- no more alive than allowed (P5) --------------------------------------------------------------

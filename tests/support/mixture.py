@@ -94,7 +94,14 @@ def mix(*, is_enabled: bool = True) -> Mixture:
 
 
 def _job(
-    trigger: Trigger, act: Act, overlap: str, missed: str, on_crash: str, *, max_running: int = 0
+    trigger: Trigger,
+    act: Act,
+    overlap: str,
+    missed: str,
+    on_crash: str,
+    *,
+    max_running: int = 0,
+    on_stop: str = "wait",
 ) -> tuple[str, Rule]:
     value = "".join(character for character in trigger.value if character.isalnum())
     name = "-".join([act.name, overlap, missed, on_crash, trigger.key, value, str(max_running)])
@@ -105,6 +112,7 @@ def _job(
         "overlap": overlap,
         "missed": missed,
         "on_crash": on_crash,
+        "on_stop": on_stop,
         **trigger.more,
         **act.keys,
         **({"max_running": max_running} if max_running else {}),

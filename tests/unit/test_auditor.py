@@ -128,7 +128,7 @@ def _retried(*outcomes: str) -> Evidence:
 
 
 def _crashed(evidence: Evidence, *, second: int = 2) -> Evidence:
-    return replace(evidence, crashes=(_at(second) + 500,))
+    return replace(evidence, ended_at=(_at(second) + 500,))
 
 
 def _beyond_the_limit() -> Evidence:
@@ -284,11 +284,13 @@ PLANTED = [
         lambda: _crashed(_retried("lost", "succeeded")),
         "run again though attempt 1 was lost",
     ),
-    Planted("lost without a crash", lambda: _retried("lost"), "no crash fell into its time"),
+    Planted(
+        "lost without a crash", lambda: _retried("lost"), "no end of a daemon fell into its time"
+    ),
     Planted(
         "lost in another crash",
         lambda: _crashed(_retried("lost"), second=0),
-        "no crash fell into its time",
+        "no end of a daemon fell into its time",
     ),
     Planted(
         "again after success",
