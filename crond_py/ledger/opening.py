@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.ledger.aside import fields, tell_results
 from crond_py.ledger.journal import Journal, Record
-from crond_py.ledger.journaled import JournaledLedger, tell_damage, tell_results
+from crond_py.ledger.journaled import JournaledLedger, tell_damage
 from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, unpack
@@ -67,7 +67,7 @@ def _open_journal(path: Path) -> tuple[Journal | None, list[str]]:
     try:
         return Journal.open(path), []
     except LedgerError as error:
-        log.warning("there is no journal beside the ledger", extra=_fields(reason=str(error)))
+        log.warning("there is no journal beside the ledger", extra=fields(reason=str(error)))
         return None, [f"{error}; runs will wait while the ledger cannot be written"]
 
 
@@ -106,19 +106,19 @@ def _take_over(
         aside = journal.set_aside(clock.now())
         log.error(
             "the journal belongs to another ledger; it was set aside",
-            extra=_fields(set_aside_as=str(aside), records=len(pending)),
+            extra=fields(set_aside_as=str(aside), records=len(pending)),
         )
     elif pending:
         _copy(pending, file)
         log.warning(
             "what an earlier pycron kept in the journal is in the ledger now",
-            extra=_fields(records=len(pending)),
+            extra=fields(records=len(pending)),
         )
     journal.clear()
     try:
         journal.begin(file.identity)
     except LedgerError as error:
-        log.warning("the journal has no room of its own", extra=_fields(reason=str(error)))
+        log.warning("the journal has no room of its own", extra=fields(reason=str(error)))
 
 
 def _copy(pending: list[Record], file: SqliteLedger) -> None:
@@ -128,7 +128,3 @@ def _copy(pending: list[Record], file: SqliteLedger) -> None:
         if len(steps) >= _AT_ONCE or record is pending[-1]:
             tell_results(steps, file.write_each(steps, applied=record.number))
             steps = []
-
-
-def _fields(**values: object) -> dict[str, Any]:
-    return {"fields": values}

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
+from crond_py.ledger import aside as aside_module
 from crond_py.ledger import journal as journal_module
 from crond_py.ledger import journaled as journaled_module
 from crond_py.ledger.journal import Journal
@@ -114,7 +115,7 @@ class Fate:
             mock.patch.object(SqliteLedger, "write_each", fated(write_each)),
             mock.patch.object(journal_module, "_write", self.write),
             mock.patch.object(Journal, "_wipe", wipe),
-            mock.patch.object(journaled_module, "AT_ONCE", 2),
+            mock.patch.object(aside_module, "AT_ONCE", 2),
             mock.patch.object(journaled_module, "PATIENCE", timedelta(milliseconds=1)),
         ):
             yield

@@ -1,0 +1,230 @@
+"""A time in which the ledger's file takes nothing: writes go aside, to the journal.
+
+A ledger in memory answers meanwhile for what the file does not know: the numbers of new runs,
+whether an occurrence has its run, how a run stands. It begins with the open runs and the cursors;
+what else is asked for is got from the file, which can mostly still be read.
+
+Not responsible for when such a time begins and ends; see ``journaled``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
+from crond_py.ledger.journal import BEGIN, Journal
+from crond_py.ledger.known import Remains
+from crond_py.ledger.memory import MemoryLedger
+from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
+from crond_py.model import Run
+from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
+
+log = logging.getLogger("pycron.ledger")
+
+AT_ONCE = 300
+"""How many writes are copied from the journal in one go; the engine stands still for it."""
+
+REFUSALS = (LedgerRefusedError, TypeError, ValueError, OverflowError)
+"""What says that a record will never be taken."""
+
+
+class Aside:
+    """Takes writes while the file does not, and copies them to it once it does.
+
+    ``reason`` is why the file took nothing when it was tried last. ``before`` is what was known
+    when this began.
+    """
+
+    def __init__(self, reason: str, before: Remains, journal: Journal | None) -> None:
+        self.reason = reason
+        self.before = before
+        self.memory = MemoryLedger.holding(
+            before.identity, before.open_runs, before.cursors, before.last_id
+        )
+        self._journal = journal
+        self._is_told = False
+        self._written = before.applied
+        self._copied = before.applied
+        self._place = BEGIN
+        if journal is not None:
+            journal.clear()
+
+    @property
+    def written(self) -> int:
+        """The number of the journal's last record."""
+        return self._written
+
+    @property
+    def kept(self) -> int:
+        """How many records the journal has that the file has not."""
+        return self._written - self._copied
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the log has been told that the journal is in use."""
+        return self._is_told
+
+    # --- writing --------------------------------------------------------------------------
+
+    def write(
+        self, writes: Sequence[Write], file: SqliteLedger, *, durable: bool
+    ) -> list[int | None]:
+        """Write to the journal, all or nothing but for what no ledger would take.
+
+        Raises LedgerError where the journal takes nothing either.
+        """
+        steps: list[Step] = []
+        ids: list[int | None] = []
+        reading: SqliteLedger | None = file
+        try:
+            for write in writes:
+                if reading is not None and not self._has_looked_up(write, reading):
+                    reading = None  # each try may take its time
+                step, run_id = self._entered(write)
+                if step is not None:
+                    steps.append(step)
+                if isinstance(write, Claim):
+                    ids.append(run_id)
+            if steps:
+                self._append(steps, durable=durable)
+        except BaseException:
+            self.memory.revert()
+            raise
+        self.memory.settle_on()
+        return ids
+
+    def _has_looked_up(self, write: Write, file: SqliteLedger) -> bool:
+        """Get from the file what only it knows: the run of an occurrence, or one that has ended.
+
+        Where it cannot be read either (False), nobody knows of any, and the cursors say what is
+        due.
+        """
+        found = None
+        try:
+            match write:
+                case Claim(job, era, due) if not self.memory.has(job, era, due):
+                    found = file.run_of(job, era, due)
+                case SetRun(run_id) | SetAttempt(run_id) if self.memory.run(run_id) is None:
+                    found = file.run(run_id)
+                case _:
+                    pass
+        except LedgerError:
+            return False
+        except REFUSALS:
+            return True  # it makes no sense, and that is told when it is entered
+        if found is not None:
+            self.memory.hold(found)
+        return True
+
+    def _entered(self, write: Write) -> tuple[Step | None, int | None]:
+        """Enter one write in memory; return its step, unless there is nothing to do, and its id."""
+        try:
+            step = to_step(write)
+            ids = self.memory.write([write], durable=False)
+        except REFUSALS as error:
+            tell_refused(write, error)
+            return None, None
+        if not isinstance(write, Claim):
+            return step, None
+        (run_id,) = ids
+        return (None if run_id is None else step.with_id(run_id)), run_id
+
+    def _append(self, steps: Sequence[Step], *, durable: bool) -> None:
+        if self._journal is None:
+            raise LedgerError(self.reason)
+        try:
+            self._journal.append(self._written + 1, pack(steps), durable=durable)
+        except LedgerError as error:
+            raise LedgerError(f"{self.reason}; and {error}") from error
+        self._written += 1
+        if not self._is_told:
+            self._is_told = True
+            log.error(
+                "the ledger cannot be written; what runs is kept in the journal until it can",
+                extra=fields(reason=self.reason, journal=str(self._journal.path)),
+            )
+
+    # --- copying --------------------------------------------------------------------------
+
+    def copy_some(self, file: SqliteLedger) -> bool:
+        """Copy the next records of the journal to the file; True: there are more.
+
+        Raises LedgerError where the file takes nothing, also where there is nothing to copy.
+        """
+        steps: list[Step] = []
+        number, place = self._copied, self._place
+        while number < self._written and len(steps) < AT_ONCE:
+            record = self._journal.read(number + 1, place) if self._journal else None
+            if record is None:
+                raise LedgerError("what is in the journal cannot be read back")
+            steps += unpack(record.content)
+            number, place = record.number, record.place
+        is_last = number == self._written
+        last_id = self.memory.last_id if is_last else 0
+        tell_results(steps, file.write_each(steps, applied=number, last_id=last_id))
+        self._copied, self._place = number, place
+        return not is_last
+
+    def go_on_from(self, applied: int) -> None:
+        """Copy to another file, which has the journal's records up to ``applied``."""
+        if applied != self._copied:
+            self._copied, self._place = self.before.applied, BEGIN
+
+    # --- asking ---------------------------------------------------------------------------
+
+    def run(self, run_id: int, file: SqliteLedger) -> Run | None:
+        """Return one run with its attempts."""
+        kept = self.memory.run(run_id)
+        return kept if kept is not None else file.run(run_id)
+
+    def runs(self, query: RunQuery, file: SqliteLedger) -> list[Run]:
+        """Return the runs that are asked for; all that meet the rest of it are gone through."""
+        everything = replace(query, limit=None, before_id=None)
+        theirs = [run for run in file.runs(everything) if self.memory.run(run.id) is None]
+        found = sorted([*theirs, *self.memory.runs(everything)], key=_age, reverse=True)
+        if query.before_id is not None:
+            before = self.run(query.before_id, file)
+            if before is None:
+                message = f"there is no run {query.before_id} to go on from"
+                raise UnknownNameError(message)
+            found = [run for run in found if _age(run) < _age(before)]
+        return found if query.limit is None else found[: max(0, query.limit)]
+
+    def last_runs(self, file: SqliteLedger) -> dict[str, Run]:
+        """Return each job's newest run that has begun an attempt."""
+        found = file.last_runs()
+        for job, run in self.memory.last_runs().items():
+            if job not in found or found[job].id <= run.id:
+                found[job] = run
+        return found
+
+
+def tell_results(steps: Sequence[Step], results: Sequence[int | LedgerRefusedError | None]) -> None:
+    """Log which of the journal's steps the file has not taken."""
+    for step, result in zip(steps, results, strict=True):
+        if isinstance(result, Exception):
+            tell_refused(step, result)
+        elif step.kind is Kind.CLAIM and result is None:
+            tell_refused(step, LedgerRefusedError("its occurrence has another run already"))
+
+
+def tell_refused(what: Write | Step, error: Exception) -> None:
+    """Log a record that is left out, so that it does not stand in the way of what follows."""
+    log.error(
+        "a record was left out: no ledger would take it",
+        extra=fields(record=str(what), reason=str(error)),
+    )
+
+
+def fields(**values: object) -> dict[str, Any]:
+    """Return the ``extra`` of a log record; values that are None are left out."""
+    return {"fields": {name: value for name, value in values.items() if value is not None}}
+
+
+def _age(run: Run) -> tuple[datetime, int]:
+    return run.due, run.id
