@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.ports import OutputSpec
-from crond_py.runner import compaction, holes, keeper
+from crond_py.runner import compaction, holes, upkeep
 from crond_py.runner.compaction import ROOM_BYTES, compact
 from crond_py.runner.holes import gap_line, has_writer
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, MOVED_IN, Inotify
@@ -146,6 +146,18 @@ def test_a_process_left_behind_keeps_its_file(harness: Harness, compacted: Chang
     assert output.path.read_bytes() == SHORTENED
 
 
+def test_a_silent_process_left_behind_is_waited_for(harness: Harness, compacted: Changes) -> None:
+    """Its end is noticed though it prints nothing."""
+    gate = harness.fifo("gate")
+    output = output_of(harness)
+    (harness.directory / "output" / "1-1.log").touch()
+    command = f"setsid sh -c 'echo x >{gate}; read x <{gate}' & read x <{gate}; seq 100000"
+    assert harness.run(command, output=output).exit.code == 0
+    gate.write_text("go\n")
+    compacted.wait()
+    assert output.path.read_bytes() == SHORTENED
+
+
 def test_a_flood_of_what_is_left_behind_is_bounded(harness: Harness) -> None:
     """P8: the limit holds also for what is printed after the command itself has ended."""
     gate = harness.fifo("gate")
@@ -171,7 +183,7 @@ def test_without_holes_a_file_is_brought_to_its_limit_at_the_end(
     def unable(*_arguments: object) -> int:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr(keeper, "punch", unable)
+    monkeypatch.setattr(upkeep, "punch", unable)
     output = output_of(harness)
     harness.run("seq 50000; seq 50001 100000", output=output)
     compacted.wait()
@@ -190,7 +202,7 @@ def test_without_inotify_a_file_is_brought_to_its_limit_at_the_end(
     def unable() -> Inotify:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(keeper, "Inotify", unable)
+    monkeypatch.setattr(upkeep, "Inotify", unable)
     output = output_of(harness)
     harness.run("seq 100000", output=output)
     compacted.wait()
