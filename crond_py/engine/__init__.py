@@ -4,7 +4,7 @@ How an occurrence goes through it::
 
     heap --TimersFired--> inbox --batch--> Core.handle
                                             |  agenda: which job, on time or missed?
-                                            |  admission: start, queue or skip? (policy)
+                                            |  admission: start, queue, replace or skip? (policy)
                                             v
                                           outbox: claims and other writes, ONE transaction
                                             |  committed, durable
@@ -20,21 +20,28 @@ What holds, whatever happens:
    any point leaves either no row, and the occurrence is missed, or a row, and it is never claimed
    again: (job, era, due) is unique in the ledger.
 2. The claim and the job's cursor are one transaction, so no occurrence falls between them.
-3. With ``skip`` and ``queue`` at most one run of a job is active: one that has a slot, waits for
-   one, has a process, or waits for a retry. What still runs after a restart is adopted first.
+3. With ``skip``, ``queue`` and ``replace`` at most one run of a job is active: one that has a slot, waits for
+   one, has a process, or waits for a retry. What still runs after a restart is adopted first,
+   be it the process that was started or only others that it has left.
 4. A slot is held from the beginning of an attempt to its end, never while waiting.
 5. An occurrence that nothing stands in the way of is claimed ten milliseconds ahead, so that the
    disk does not delay it; its process never starts before its instant.
 6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
+7. That an attempt is being ended, and as what, is durable before the first signal: a restart goes
+   on with that, and neither runs it again nor takes its end for another.
+8. A run that follows others is claimed in the transaction in which the last of them gets its
+   outcome. Whatever has an outcome has it once, and what follows from it is made once.
 
-When the ledger cannot be written, writes and what waits for them are kept in order and tried again
-each second; ends of processes are noted meanwhile, and nothing starts unrecorded. When a schedule
+When neither the ledger nor its journal can be written, writes and what waits for them are kept in
+order and tried again each second; ends of processes are noted meanwhile, and nothing starts
+unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
 The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when),
 ``admission`` (whether), ``attempts`` (from a slot to the outcome), ``stopping`` (ended early),
-``recovery`` (what an earlier daemon left), ``pools`` (slots), ``outbox`` (record first, then act),
-``timekeeper``, ``records`` and ``events`` (the data), ``parts`` (what they share), ``view`` (what
-is told to others), ``thread`` (the loop around it).
+``recovery`` (what an earlier daemon left), ``chains`` (what follows what), ``pools`` and ``shares``
+(slots, and whose turn it is), ``retention``, ``outbox`` (record first, then act), ``timekeeper``,
+``lag`` (how late), ``records`` and ``events`` (the data), ``parts`` (what they share), ``telling``
+(the log), ``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
 """
