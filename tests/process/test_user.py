@@ -21,6 +21,7 @@ from crond_py.model import Limits
 from crond_py.runner import accounts
 from crond_py.runner.credentials import acting_as
 from tests.process.conftest import PROGRAMS, Harness, let_everybody_in
+from tests.process.test_start import _signals
 
 USER = "nobody"
 ENTRY = pwd.getpwnam(USER)
@@ -76,6 +77,29 @@ def test_a_job_is_its_user_in_every_respect(
     assert sorted(map(int, status["Groups"])) == sorted(GROUPS)
     for capabilities in ("CapPrm", "CapEff", "CapAmb"):
         assert int(status[capabilities][0], 16) == 0
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_nothing_of_the_daemon_reaches_a_job_of_a_user(
+    harness: Harness, open_path: Path, more: dict[str, int]
+) -> None:
+    """It has three descriptors, default signals and a session of its own, as any other (P9)."""
+    common = {"user": USER, "cwd": str(open_path), "stdin": "text\n", **more}
+    file = os.open(open_path / "file", os.O_CREAT | os.O_RDWR)
+    os.set_inheritable(file, True)
+    try:
+        printed = harness.output_of(("/bin/ls", "/proc/self/fd"), **common)
+        assert printed.split() == [b"0", b"1", b"2", b"3"]
+    finally:
+        os.close(file)
+    printed = harness.output_of(("/bin/cat", "/proc/self/status"), **common)
+    assert _signals(printed) == {"SigBlk": 0, "SigIgn": 0}
+    fields = harness.output_of(("/bin/cat", "/proc/self/stat"), **common).rpartition(b") ")[2]
+    group, session, terminal = fields.split()[2:5]
+    assert (group, terminal) == (session, b"0")
+    # What it reads it may open by its name as well.
+    assert harness.output_of(("/bin/cat", "/dev/stdin"), **common) == b"text\n"
 
 
 _WAYS_BACK = """
@@ -140,6 +164,20 @@ def test_a_directory_is_entered_as_the_user(
     closed = open_path / "closed"
     closed.mkdir(mode=0o700)
     failed = harness.failed(harness.start(("true",), user=USER, cwd=str(closed), **more))
+    reason = f"working directory {closed}: permission denied (EACCES), as user {USER}"
+    assert failed.reason == reason
+
+
+@needs_root
+@pytest.mark.parametrize("more", WAYS)
+def test_the_child_itself_enters_the_directory_as_the_user(
+    harness: Harness, open_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, int]
+) -> None:
+    """Not as root, who a file server may trust less than the user, or who may do too much (P9)."""
+    monkeypatch.setattr("crond_py.runner.setting._check_directory", lambda _path: None)
+    closed = open_path / "closed"
+    closed.mkdir(mode=0o700)
+    failed = harness.failed(harness.start(("/bin/true",), user=USER, cwd=str(closed), **more))
     reason = f"working directory {closed}: permission denied (EACCES), as user {USER}"
     assert failed.reason == reason
 
