@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import select
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,13 +147,25 @@ def test_a_process_left_behind_keeps_its_file(harness: Harness, compacted: Chang
     assert output.path.read_bytes() == SHORTENED
 
 
-def test_a_silent_process_left_behind_is_waited_for(harness: Harness, compacted: Changes) -> None:
-    """Its end is noticed though it prints nothing."""
+def test_a_silent_process_left_behind_is_waited_for(
+    harness: Harness, compacted: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is noticed though it prints nothing, and without asking again and again."""
+    is_waited_for = threading.Event()
+    add = Inotify.add
+
+    def noted(self: Inotify, path: Path, mask: int) -> int:
+        number = add(self, path, mask)
+        if mask & CLOSED_BY_WRITER:
+            is_waited_for.set()
+        return number
+
+    monkeypatch.setattr(Inotify, "add", noted)
     gate = harness.fifo("gate")
     output = output_of(harness)
-    (harness.directory / "output" / "1-1.log").touch()
     command = f"setsid sh -c 'echo x >{gate}; read x <{gate}' & read x <{gate}; seq 100000"
     assert harness.run(command, output=output).exit.code == 0
+    assert is_waited_for.wait(PATIENCE_S)
     gate.write_text("go\n")
     compacted.wait()
     assert output.path.read_bytes() == SHORTENED
