@@ -28,7 +28,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import crond_py
 from crond_py.clock import SystemClock, to_ns
@@ -39,7 +39,6 @@ from crond_py.control.server import ControlServer
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
-from crond_py.daemonize import Readiness, daemonize
 from crond_py.dispatcher import Dispatcher
 from crond_py.engine.core import Core
 from crond_py.engine.outbox import Outbox
@@ -64,6 +63,9 @@ from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, format_duration
 from crond_py.sdnotify import Notifier
+
+if TYPE_CHECKING:
+    from crond_py.daemonize import Readiness
 
 log = logging.getLogger("pycron.service")
 
@@ -362,6 +364,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.is_daemonized:
             make_private_directory(options.places.state_dir)  # where the log file usually is
+            # Only here: python-daemon stays in memory, and most daemons are in the foreground.
+            from crond_py.daemonize import daemonize  # noqa: PLC0415
+
             readiness = daemonize(options.log_file)
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:

@@ -7,7 +7,6 @@ message as a whole goes through ``shown`` once more, so that one slip drives no 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -149,6 +148,8 @@ def nearest(word: str, words: Iterable[str]) -> str:
 @lru_cache(maxsize=256)
 def _nearest(word: str, words: tuple[str, ...]) -> str:
     folded = {candidate.casefold(): candidate for candidate in words}
+    import difflib  # noqa: PLC0415 - a megabyte that a good crontab does without
+
     close = difflib.get_close_matches(word.strip().casefold(), folded, n=1, cutoff=0.6)
     return f'did you mean "{folded[close[0]]}"?' if close else ""
 

@@ -13,7 +13,7 @@ together key by key, everything else is taken whole.
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +40,7 @@ def load_crontab(path: Path, *, hostname: str | None = None) -> Crontab:
     Raises CrontabError with every fault of every file; nothing else is raised for what is in
     the files, or for a file that cannot be read.
     """
-    return _Loader(platform.node() if hostname is None else hostname).load(path)
+    return _Loader(os.uname().nodename if hostname is None else hostname).load(path)
 
 
 def drop_in_directory(path: Path) -> Path:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
@@ -25,6 +24,8 @@ from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
 
 APPLICATION_ID = 0x70796372
 """Marks the file as one of pycron's; see ``PRAGMA application_id``."""
+
+_HERE = Path(__file__).parent  # importlib.resources takes a megabyte of the daemon's memory
 
 _PRIMARY = 0xFF  # the low byte of a result code is what it is about, the rest narrows it down
 
@@ -62,7 +63,7 @@ class Migration:
 @cache
 def load_queries() -> Mapping[str, str]:
     """Return the statements of queries.sql by name."""
-    text = resources.files("crond_py.ledger").joinpath("queries.sql").read_text("utf-8")
+    text = (_HERE / "queries.sql").read_text("utf-8")
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return MappingProxyType(dict(zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)))
 
@@ -70,8 +71,7 @@ def load_queries() -> Mapping[str, str]:
 @cache
 def load_migrations() -> tuple[Migration, ...]:
     """Return the steps of the schema in their order."""
-    folder = resources.files("crond_py.ledger").joinpath("migrations")
-    files = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    files = (_HERE / "migrations").glob("*.sql")
     steps = [Migration(int(file.name[:4]), file.read_text("utf-8")) for file in files]
     return tuple(sorted(steps, key=lambda step: step.number))
 

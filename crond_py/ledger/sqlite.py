@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -78,7 +77,7 @@ class SqliteLedger(Asking):
         with in_words(path):
             connection = connect(path, "mode=rw", busy_timeout)
             try:
-                identity = _prepare(connection, path, now, identity or secrets.token_hex(4))
+                identity = _prepare(connection, path, now, identity or os.urandom(4).hex())
             except BaseException:
                 connection.close()
                 raise
