@@ -48,7 +48,7 @@ class Attack:
         Now and then it is told to stop, and perhaps killed before it is through with that.
         """
         # Where the machine is busy, starts take long; now and then one is let come to its end.
-        self.daemon.start(None, "--stop-timeout", "300ms", is_up=self.random.random() < 0.2)
+        self.daemon.start(None, "--stop-timeout", "300ms", is_up=self.random.random() < 0.4)
         self._let_live(self.random.uniform(0.02, LONGEST_LIFE_S))
         asked = None
         if self.random.random() < 0.4:
