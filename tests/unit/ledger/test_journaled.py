@@ -1,0 +1,409 @@
+"""The daemon's ledger: when it uses its journal, what it leaves out, what it says."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
+from crond_py.ledger import steps as steps_module
+from crond_py.ledger.database import load_migrations
+from crond_py.ledger.journal import Journal
+from crond_py.ledger.journaled import MOST_MENDED, JournaledLedger
+from crond_py.ledger.known import Known
+from crond_py.ledger.opening import journal_file, open_ledger
+from crond_py.ledger.sqlite import SqliteLedger, open_reader
+from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
+from crond_py.model import Attempt, Cursor, Outcome, State
+from crond_py.ports import RunQuery, SetAttempt, SetCursor, SetRun, Write
+from tests.support.clock import FakeClock
+from tests.support.ledgers import T0, at, attempted, claim, enter, finish
+
+EVERYTHING = RunQuery(limit=None)
+ENTRY = "the ledger cannot be written; what runs is kept in the journal until it can"
+EXIT = "the ledger can be written again; it has all that was kept in the journal"
+
+OpenJournaled = Callable[[], JournaledLedger]
+
+
+@pytest.fixture
+def open_journaled(path: Path, stack: ExitStack) -> OpenJournaled:
+    """Open the ledger of the test as a daemon does."""
+
+    def open_() -> JournaledLedger:
+        ledger = open_ledger(path, FakeClock(at(0)))
+        stack.callback(ledger.close)
+        return ledger
+
+    return open_
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def _in_file(path: Path) -> list[str]:
+    with closing(open_reader(path)) as reader:
+        return sorted(run.job for run in reader.runs(EVERYTHING))
+
+
+def _settle(ledger: JournaledLedger) -> int:
+    """Settle until there is nothing more to do at once; return how often."""
+    times = 1
+    ledger.settle()
+    while ledger.settles_in == timedelta(0):
+        ledger.settle()
+        times += 1
+    return times
+
+
+# --- in and out of trouble ------------------------------------------------------------------------
+
+
+def test_without_trouble_there_is_nothing_to_settle(open_journaled: OpenJournaled) -> None:
+    """As long as the file takes writes the ledger wakes nobody (P4)."""
+    ledger = open_journaled()
+    enter(ledger, claim("a"))
+    assert ledger.settles_in is None
+    ledger.settle()
+    assert (list(ledger.troubles), ledger.settles_in) == ([], None)
+
+
+def test_trouble_begins_and_ends(
+    path: Path, open_journaled: OpenJournaled, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was written meanwhile is in the file afterwards; each is said once (P1, P8)."""
+    ledger = open_journaled()
+    enter(ledger, claim("before"))
+    with _locked(path):
+        for number in range(3):
+            enter(ledger, claim(f"meanwhile-{number}"))
+        (trouble,) = ledger.troubles
+        assert "is locked by another program" in trouble
+        assert str(journal_file(path)) in trouble
+        assert ledger.settles_in == timedelta(seconds=1)
+        ledger.settle()
+        assert ledger.settles_in == timedelta(seconds=1)
+        assert _in_file(path) == ["before"]
+    enter(ledger, claim("not yet"))
+    _settle(ledger)
+    assert (len(ledger.troubles), ledger.settles_in) == (0, None)
+    enter(ledger, claim("after"))
+    assert _in_file(path) == sorted(
+        ["before", *(f"meanwhile-{n}" for n in range(3)), "not yet", "after"]
+    )
+    assert [record.message for record in caplog.records] == [ENTRY, EXIT]
+
+
+def test_much_is_copied_little_by_little(path: Path, open_journaled: OpenJournaled) -> None:
+    """However much the journal has, the engine stands still for a part of it at a time (P4)."""
+    ledger = open_journaled()
+    with _locked(path):
+        for number in range(40):
+            enter(ledger, *[claim(f"job-{job}", at(number)) for job in range(50)])
+    assert 4 <= _settle(ledger) <= 40
+    assert len(_in_file(path)) == 2000
+    assert [run.id for run in ledger.open_runs()] == list(range(1, 2001))
+
+
+def test_nothing_is_pruned_meanwhile(path: Path, open_journaled: OpenJournaled) -> None:
+    """What the file cannot delete now is deleted later."""
+    ledger = open_journaled()
+    (run_id,) = enter(ledger, claim("a"))
+    ledger.write([finish(run_id, at(1))], durable=True)
+    with _locked(path):
+        enter(ledger, claim("b"))
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.prune("a", keep_runs=0, older_than=None, limit=9)
+    _settle(ledger)
+    assert ledger.prune("a", keep_runs=0, older_than=None, limit=9).runs == 1
+
+
+def test_an_occurrence_is_claimed_once_all_the_same(
+    path: Path, open_journaled: OpenJournaled
+) -> None:
+    """A claim is refused that the file, the journal, or the same write has already (P2)."""
+    ledger = open_journaled()
+    (done,) = enter(ledger, claim("in-file"))
+    ledger.write([finish(done, at(1))], durable=True)
+    with _locked(path):
+        enter(ledger, claim("in-journal"))
+        again = [claim("in-file"), claim("in-journal"), claim("new"), claim("new")]
+        first, second, new, third = ledger.write(again, durable=True)
+        assert (first, second, third) == (None, None, None)
+        assert new is not None
+    _settle(ledger)
+    assert _in_file(path) == ["in-file", "in-journal", "new"]
+
+
+def test_without_a_journal_writes_wait(path: Path, open_journaled: OpenJournaled) -> None:
+    """Where the journal cannot be opened that is said, and writes fail while the file does (P8)."""
+    journal_file(path).mkdir()
+    ledger = open_journaled()
+    (lasting,) = ledger.troubles
+    assert "ledger.journal cannot be opened" in lasting
+    with _locked(path):
+        with pytest.raises(LedgerError, match="is locked by another program"):
+            ledger.write([claim("a")], durable=True)
+        assert ledger.open_runs() == []
+    _settle(ledger)
+    enter(ledger, claim("a"))
+    assert list(ledger.troubles) == [lasting]
+
+
+def test_a_full_journal_is_an_error_with_both_reasons(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where neither takes it nothing is written, and the reasons of both are told (P8)."""
+    monkeypatch.setattr("crond_py.ledger.journal.LARGEST_BYTES", 2000)
+    ledger = open_journaled()
+    with _locked(path):
+        enter(ledger, claim("a"))
+        with pytest.raises(LedgerError, match=r"is locked by .*; and the journal .* is full"):
+            ledger.write([claim(f"job-{n}") for n in range(50)], durable=True)
+        assert [run.job for run in ledger.open_runs()] == ["a"]
+        (run_id,) = enter(ledger, claim("b"))
+        assert run_id == 2
+    _settle(ledger)
+    assert _in_file(path) == ["a", "b"]
+
+
+# --- records that make no sense -------------------------------------------------------------------
+
+NONSENSE: list[Write] = [
+    SetRun(77, State.RUNNING),
+    SetAttempt(77, Attempt(1, T0)),
+    SetRun(1, State.DONE),
+    replace(claim("c"), count=0),
+    claim("c", T0.replace(tzinfo=None)),
+    SetCursor(Cursor("\udcff", "f", 0, T0, T0)),
+]
+
+
+@pytest.mark.parametrize("bad", NONSENSE)
+@pytest.mark.parametrize("in_trouble", [False, True])
+def test_nonsense_does_not_block_what_follows(
+    path: Path,
+    open_journaled: OpenJournaled,
+    caplog: pytest.LogCaptureFixture,
+    bad: Write,
+    in_trouble: bool,
+) -> None:
+    """A record that no ledger would take is logged and left out; all else is written (P1, P8)."""
+    ledger = open_journaled()
+    enter(ledger, claim("a"))
+    with ExitStack() as stack:
+        if in_trouble:
+            stack.enter_context(_locked(path))
+            enter(ledger, claim("b"))
+        ids = ledger.write([claim("d"), bad, SetRun(1, State.QUEUED), claim("e")], durable=True)
+    assert len([run_id for run_id in ids if run_id is not None]) == 2
+    _settle(ledger)
+    assert _in_file(path) == ["a", *(["b"] if in_trouble else []), "d", "e"]
+    assert ledger.run(1).state is State.QUEUED  # type: ignore[union-attr]
+    (told,) = [r for r in caplog.records if r.message.startswith("a record was left out")]
+    assert told.levelno == logging.ERROR
+    assert told.fields["reason"]  # type: ignore[attr-defined]
+    assert told.fields["record"] == str(bad)  # type: ignore[attr-defined]
+
+
+def test_what_the_file_refuses_later_does_not_block_either(
+    path: Path, open_journaled: OpenJournaled, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the journal took, but the file never will, is left out of the copy and said (P8)."""
+    ledger = open_journaled()
+    with _locked(path):
+        huge = replace(attempted("huge"), era=2**70)
+        first, second = ledger.write([huge, claim("a")], durable=True)
+        assert first is not None
+        ledger.write([finish(first, at(1))], durable=True)
+    _settle(ledger)
+    assert ledger.settles_in is None
+    assert [run.id for run in ledger.runs(EVERYTHING)] == [second]
+    told = [r for r in caplog.records if r.message.startswith("a record was left out")]
+    assert len(told) == 2
+
+
+# --- the next daemon ------------------------------------------------------------------------------
+
+
+def test_the_next_daemon_takes_over(path: Path, open_journaled: OpenJournaled) -> None:
+    """What the file had not taken when the daemon ended is in it when the next one begins (P1)."""
+    ledger = open_journaled()
+    (first,) = enter(ledger, attempted("a"))
+    with _locked(path):
+        (second,) = enter(ledger, attempted("b", output="\udcff"))
+        ledger.write([finish(first, at(5), Outcome.FAILED)], durable=False)
+        before = (ledger.runs(EVERYTHING), ledger.open_runs())
+        ledger.close()
+    after = open_journaled()
+    assert (after.runs(EVERYTHING), after.open_runs()) == before
+    assert [run.id for run in after.open_runs()] == [second]
+    assert enter(after, claim("c")) == [3]
+
+
+def test_a_journal_of_another_ledger_is_set_aside(
+    path: Path, open_journaled: OpenJournaled, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever puts another ledger in the place does not get the old one's runs into it (P8)."""
+    ledger = open_journaled()
+    with _locked(path):
+        enter(ledger, claim("theirs"))
+        ledger.close()
+    for file in path.parent.glob("ledger.db*"):
+        file.unlink()
+    ledger = open_journaled()
+    assert ledger.runs(EVERYTHING) == []
+    assert "the journal belongs to another ledger; it was set aside" in caplog.messages
+    (aside,) = path.parent.glob("ledger.journal.foreign-*")
+    with closing(Journal.open(aside)) as journal:
+        assert len(list(journal.records())) == 1
+
+
+def test_a_journal_of_an_older_pycron_is_read(path: Path, open_journaled: OpenJournaled) -> None:
+    """What an older one wrote, whose attempts had fewer columns, is taken all the same (P1)."""
+    ledger = open_journaled()
+    old = to_step(attempted("a")).with_id(1)
+    assert old.attempt is not None
+    older = replace(old, attempt=old.attempt[:16])
+    with closing(Journal.open(journal_file(path))) as journal:
+        journal.append(1, pack([older]), durable=True)
+    ledger.close()
+    (run,) = open_journaled().open_runs()
+    assert (run.id, len(run.attempts)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        attempted("naïve 時計", output="/out/\udcff"),
+        SetRun(5, State.DONE, Outcome.LOST, "\udcff'\"\\\n", at(3), None),
+        SetAttempt(5, Attempt(2, at(1), pid=2**40, reason="x", stopping=Outcome.CANCELLED)),
+        SetCursor(Cursor("a", "f", 2, T0, at(60), at(1), None, None, "boot")),
+    ],
+)
+def test_steps_come_out_of_the_journal_as_they_went_in(write: Write) -> None:
+    """No value is changed on the way (P1)."""
+    step = to_step(write)
+    assert unpack(pack([step, step])) == [step, step]
+
+
+def test_every_kind_of_step_has_its_width() -> None:
+    """A kind that comes to the steps later is known where rows of older ones are made whole."""
+    assert set(steps_module._widths()) == set(Kind)
+    assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 8)
+
+
+# --- damage and deletion --------------------------------------------------------------------------
+
+
+def _spoil(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Let the next writes of any file meet damage."""
+    left = [LedgerCorruptError("a page makes no sense")] * times
+    write = SqliteLedger.write
+
+    def spoiled(ledger: SqliteLedger, writes: list[Write], *, durable: bool) -> object:
+        if left:
+            raise left.pop()
+        return write(ledger, writes, durable=durable)
+
+    monkeypatch.setattr(SqliteLedger, "write", spoiled)
+
+
+def test_what_is_known_goes_on_in_another_file(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged file's identity, cursors, open runs and ids are those of the next (P1, P2, P8)."""
+    ledger = open_journaled()
+    done, open_ = enter(ledger, attempted("done"), attempted("open"))
+    cursor = Cursor("open", "f", 1, T0, at(60), at(1), at(2), at(3), "boot")
+    ledger.write([finish(done, at(1)), SetCursor(cursor)], durable=True)
+    ledger.write([SetAttempt(open_, Attempt(1, at(0), pid=7, output="/o"))], durable=False)
+    before = (ledger.identity, ledger.open_runs(), ledger.cursors())
+    _spoil(monkeypatch, 1)
+    assert enter(ledger, claim("new")) == [3]
+    (run, new) = ledger.open_runs()
+    assert (ledger.identity, [run], ledger.cursors()) == before
+    assert new.job == "new"
+    (aside,) = path.parent.glob("ledger.db.damaged-*")
+    (trouble,) = ledger.troubles
+    assert str(aside) in trouble
+    ledger.close()
+    assert _in_file(aside) == ["done", "open"]
+    after = open_journaled()
+    assert after.identity == before[0]
+    assert list(after.troubles) == []
+
+
+def test_a_damaged_disk_does_not_fill_itself(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is damaged again and again is replaced a few times; then the journal is it."""
+    ledger = open_journaled()
+    _spoil(monkeypatch, 99)
+    for number in range(20):
+        enter(ledger, claim("a", at(number)))
+    assert len(list(path.parent.glob("ledger.db.damaged-*"))) == MOST_MENDED
+    assert len(ledger.open_runs()) == 20
+    assert "begun anew" in ledger.troubles[0]
+
+
+def test_who_lost_the_directory_writes_nothing_there(path: Path, stack: ExitStack) -> None:
+    """Where another daemon has the directory since, no other ledger is begun in it (P2)."""
+
+    def refuse(_now: object) -> None:
+        raise StateLockedError("another pycron has it", pid=7)
+
+    ledger = open_ledger(path, FakeClock(at(0)), keep_hold=refuse)
+    stack.callback(ledger.close)
+    for file in path.parent.iterdir():
+        file.unlink()
+    with pytest.raises(LedgerError, match=r"another pycron has it; and the journal .* was deleted"):
+        ledger.write([claim("a")], durable=True)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_file_that_was_put_there_is_left_alone(path: Path, open_journaled: OpenJournaled) -> None:
+    """Where somebody has put another ledger in the place, the journal goes on beside it (P8)."""
+    ledger = open_journaled()
+    enter(ledger, claim("a"))
+    path.rename(path.with_name("moved.db"))
+    path.write_bytes(b"somebody else's")
+    enter(ledger, claim("b"))
+    _settle(ledger)
+    assert path.read_bytes() == b"somebody else's"
+    assert "was deleted or replaced" in ledger.troubles[0]
+    assert [run.job for run in ledger.open_runs()] == ["a", "b"]
+
+
+# --- what is known --------------------------------------------------------------------------------
+
+
+def test_a_long_story_is_kept_short() -> None:
+    """A run that is tried again for ever does not grow in memory."""
+    known = Known({}, [], 0)
+    known.take([attempted("a")], [1])
+    for number in range(2, 100):
+        for write in (SetRun(1, State.RUNNING), SetAttempt(1, Attempt(number, at(number)))):
+            known.take([write], [])
+    assert len(known._open[1]) < 30
+    (run,) = known.open_runs()
+    assert [attempt.number for attempt in run.attempts] == list(range(1, 100))
+
+
+def test_migrations_give_columns_that_may_be_absent() -> None:
+    """Each column that comes to a table of the journal's rows may be NULL: old rows have none."""
+    for step in load_migrations()[1:]:
+        for line in step.script.splitlines():
+            if line.startswith(("ALTER TABLE runs", "ALTER TABLE attempts", "ALTER TABLE cursors")):
+                assert "NOT NULL" not in line
