@@ -190,9 +190,16 @@ class Attempts:
         if active.stop is not None:
             self.signal(active)
         elif active.job.timeout is not None:
-            began_ns = self._parts.timekeeper.deadline(event.started_at)
-            used_ns = max(0, self._parts.timekeeper.reading() - began_ns)
-            self.set_timeout(active, active.job.timeout - timedelta(microseconds=used_ns // 1000))
+            self.set_timeout(active, active.job.timeout - self._age(event))
+
+    def _age(self, event: Started) -> timedelta:
+        """Return how long ago a process began, not more; the clock may have been set since."""
+        timekeeper = self._parts.timekeeper
+        began_ns = timekeeper.deadline(event.started_at)
+        by_clock = timedelta(microseconds=max(0, timekeeper.reading() - began_ns) // 1000)
+        if event.start_ticks is None:
+            return by_clock
+        return min(by_clock, timekeeper.age(event.start_ticks))
 
     def _note_lag(self, active: ActiveRun, started_at: datetime) -> Lag | None:
         """Return how late a run has started, once, and remember it."""
@@ -442,8 +449,11 @@ class Attempts:
 
     def promote(self, state: JobState) -> None:
         """Start runs that waited for a predecessor, as many as the overlap policy allows."""
-        while state.queued and not self._register.is_stopping:
-            first = state.queued[0]
+        while not self._register.is_stopping:
+            # What has been given up only waits for the ledger to have it.
+            first = next((run for run in state.queued if run.stop is None), None)
+            if first is None:
+                return
             decision = decide_overlap(
                 state.job.overlap,
                 first.run.cause,
@@ -453,7 +463,7 @@ class Attempts:
             )
             if decision.admission is not Admission.START:
                 return
-            state.queued.popleft()
+            state.queued.remove(first)
             state.active.append(first)
             self.start(first)
 

@@ -197,6 +197,10 @@ class Slots:
         return None
 
     def _is_valid(self, ticket: Ticket) -> bool:
-        """Whether a ticket's run still waits, and here: a reload may have moved its job."""
+        """Whether a ticket's run still waits, and here: a reload may have moved its job.
+
+        One that has been given up only waits for the ledger to have it.
+        """
         run = ticket.run
-        return not ticket.is_void and run.stage is Stage.SLOT and run.job.pool == self.pool.name
+        is_waiting = run.stage is Stage.SLOT and run.stop is None
+        return not ticket.is_void and is_waiting and run.job.pool == self.pool.name

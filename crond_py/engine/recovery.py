@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job, StartupTrigger
@@ -43,6 +43,32 @@ _ORDER = {State.RUNNING: 0, State.WAITING_RETRY: 1, State.QUEUED: 2}
 """What counts as active comes first, so that what waits finds it there."""
 
 
+_TURNS = (
+    {Recovery.ADOPT, Recovery.ADOPT_REST, Recovery.END_REST},
+    {Recovery.REQUEUE},
+    {Recovery.RERUN},
+    {Recovery.STOPPED, Recovery.LOST, Recovery.REMOVED},
+)
+"""In which order runs are taken up, see ``Recoverer.recover``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run without an outcome, what is left of it, and what becomes of it."""
+
+    state: JobState
+    active: ActiveRun
+    recovery: Recovery
+    survivors: Sequence[Survivor]
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """When it is taken up; a run that waits for its retry before those that wait for it."""
+        if self.recovery is Recovery.REQUEUE and self.active.run.state is State.QUEUED:
+            return 2, 1
+        return next(turn for turn, kinds in enumerate(_TURNS) if self.recovery in kinds), 0
+
+
 class Recoverer:
     """Goes through the open runs once, at the start."""
 
@@ -61,18 +87,29 @@ class Recoverer:
         self._stopper = stopper
 
     def recover(self, open_runs: Iterable[Run], identity: str) -> None:
-        """Adopt, requeue or close every open run; runs with a process come first."""
+        """Adopt, requeue or close every open run.
+
+        What survives is taken up before anything is started or given its outcome, which may start
+        others: it counts for the overlap policy and has its slot.
+        """
         runs = sorted(open_runs, key=lambda run: (_ORDER[run.state], run.id))
         if not runs:
             return
         survivors = defaultdict(list)
         for survivor in self._parts.processes.survivors(identity):
             survivors[survivor.tag, survivor.attempt].append(survivor)
+        found = []
         for run in runs:
             number = run.attempts[-1].number if run.attempts else 0
-            self._recover(run, survivors[f"{identity}-{run.id}", number])
+            found.append(self._find(run, survivors[f"{identity}-{run.id}", number]))
+        for each in found:
+            if each.recovery is Recovery.STOPPED:
+                each.state.active.append(each.active)  # perhaps it is tried again
+        for each in sorted(found, key=lambda each: each.turn):
+            self._resume(each)
 
-    def _recover(self, run: Run, survivors: Sequence[Survivor]) -> None:
+    def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
+        """Say what becomes of a run; what is left of its processes is watched from here on."""
         state = self._register.states.get(run.job)
         job_exists = state is not None and not state.is_removed
         if state is None:
@@ -85,7 +122,7 @@ class Recoverer:
             recovery.replace("_", " "),
             extra=fields(job=run.job, run=run.id, due=run.due),
         )
-        self._resume(state, active, recovery, survivors)
+        return _Found(state, active, recovery, survivors)
 
     def _decide(
         self, active: ActiveRun, survivors: Sequence[Survivor], *, job_exists: bool
@@ -153,26 +190,20 @@ class Recoverer:
 
     # --- going on -------------------------------------------------------------------------
 
-    def _resume(
-        self,
-        state: JobState,
-        active: ActiveRun,
-        recovery: Recovery,
-        survivors: Sequence[Survivor],
-    ) -> None:
+    def _resume(self, found: _Found) -> None:
         """Go on with a run; ``active.run`` is as the ledger has it."""
+        state, active, recovery = found.state, found.active, found.recovery
         now = self._parts.timekeeper.now()
         self._register.runs[active.run.id] = active
         match recovery:
             case Recovery.ADOPT:
-                self._resume_process(state, active, survivors)
+                self._resume_process(state, active, found.survivors)
             case Recovery.ADOPT_REST | Recovery.END_REST:
                 active.how_lost = _how_lost(active)
-                self._resume_process(state, active, survivors)
+                self._resume_process(state, active, found.survivors)
                 if recovery is Recovery.END_REST and active.stop is None:
                     self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
             case Recovery.STOPPED:
-                state.active.append(active)
                 self._close_stopped(active, now)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
                 state.active.append(active)

@@ -1,0 +1,94 @@
+"""What a restarted daemon takes up first: what survives counts before anything is started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, Job
+from crond_py.errors import LedgerError
+from crond_py.model import Condition, OnCrash, Overlap, Retry
+from tests.simulation.fakes import Behaviour
+from tests.simulation.jobs import BEGIN
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
+
+AT_ONCE = AtTrigger(BEGIN + SECOND)
+MINUTELY = CronTrigger(("* * * * *",))
+JOB = Job("a", AT_ONCE, "true", timezone="UTC")
+
+
+def lose(world: World, job: str) -> None:
+    """Let a job's processes end while no daemon is there."""
+    for tree in list(world.machine.alive):
+        if tree.job == job:
+            world.machine._end(tree, tree.leader)
+
+
+def test_a_survivor_has_its_slot_before_another_run_is_run_again(
+    machine_with: MachineWith,
+) -> None:
+    """P4: in a pool that has become small, what is run again waits for what is still there."""
+    again = replace(JOB, pool="small", on_crash=OnCrash.RERUN)
+    world = machine_with(again, replace(again, name="b"), lasts=60 * SECOND)
+    world.pass_time(2 * SECOND)
+    world.kill_daemon()
+    lose(world, "a")
+    world.pools["small"] = 1
+    world.boot_daemon()
+    assert is_alive(world, "b") == 1
+    assert outcomes(world) == ["queued"]
+    world.pass_time(60 * SECOND)
+    assert is_alive(world) == 1
+
+
+def test_a_follower_counts_its_own_runs_before_a_new_one_comes(
+    machine_with: MachineWith,
+) -> None:
+    """P5: an outcome that is found at a restart starts no second run of the job that follows."""
+    head = replace(JOB, name="head", trigger=MINUTELY)
+    retry = Retry(3, 90 * SECOND, 1.0)
+    follower = replace(
+        JOB,
+        trigger=AfterTrigger({"head": Condition.ANY}),
+        overlap=Overlap.QUEUE,
+        retry=retry,
+        timeout=5 * SECOND,
+    )
+    world = machine_with(head, follower, lasts=30 * SECOND)
+    world.machine.behaviours["head"] = Behaviour(lasts=(10 * SECOND,))
+    world.pass_time(2 * 60 * SECOND + 5 * SECOND)  # one has timed out, the next head's run goes on
+    assert outcomes(world) == ["waiting_retry"]
+    world.kill_daemon()
+    lose(world, "head")
+    world.boot_daemon()
+    assert outcomes(world) == ["waiting_retry", "queued"]
+    assert is_alive(world) == 0
+
+
+def test_what_is_too_late_gets_no_slot(machine_with: MachineWith) -> None:
+    """A run that was given up before the ledger had it begins no attempt."""
+    holder = replace(JOB, pool="tiny")
+    late = replace(JOB, name="b", trigger=AtTrigger(BEGIN + 2 * SECOND), pool="tiny")
+    world = machine_with(holder, replace(late, start_within=3 * SECOND), lasts=10 * SECOND)
+    world.pass_time(SECOND + SECOND / 2)
+    assert is_alive(world) == 1
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(15 * SECOND)
+    world.set_trouble(None)
+    world.pass_time(2 * SECOND)
+    (run,) = rows(world, "b")
+    assert (str(run.outcome), run.attempts) == ("skipped", ())
+
+
+def test_a_timeout_counts_elapsed_time(machine_with: MachineWith) -> None:
+    """A clock that is set just after the start makes the timeout no shorter."""
+    world = machine_with(replace(JOB, timeout=5 * SECOND), lasts=60 * SECOND)
+    slow = Behaviour(lasts=(60 * SECOND,), word_takes=SECOND)
+    world.machine.behaviours["a"] = slow
+    world.pass_time(SECOND)
+    (tree,) = world.machine.alive
+    world.set_clock(3 * SECOND)
+    world.pass_time(10 * SECOND)
+    assert tree.leader.ended_ns is not None
+    lasted = (tree.leader.ended_ns - tree.leader.started_ns) / 1e9
+    assert 4.98 <= lasted <= 5.0
