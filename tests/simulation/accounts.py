@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
+from crond_py.crontab.model import AfterTrigger, AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.model import Cause, Cursor, EveryMode, Run
 from crond_py.policy import TICK
@@ -141,7 +141,7 @@ class Accounts:
             known = self.world.requests.definitions[name]
             if len(known) > 1 and fingerprint(known[-2]) != fingerprint(job):
                 self.unsettled.add(name)
-            if not job.enabled or name in self.out_of_force:
+            if not job.enabled or name in self.out_of_force or name not in self.cursors:
                 self.unsettled.add(name)
         self.unsettled |= self.open.keys() - self.world.jobs.keys()
 
@@ -382,7 +382,8 @@ def _may_be_next(segment: Segment, cursor: Cursor, now: datetime) -> set[datetim
 
 def _is_counted(job: Job) -> bool:
     """Tell whether the job is due at instants that can be told beforehand."""
-    return not isinstance(job.trigger, StartupTrigger) and not _is_fixed_delay(job)
+    is_timed = not isinstance(job.trigger, StartupTrigger | AfterTrigger)
+    return is_timed and not _is_fixed_delay(job)
 
 
 def _is_fixed_delay(job: Job) -> bool:

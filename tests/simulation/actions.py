@@ -16,7 +16,7 @@ from datetime import timedelta
 from crond_py.engine.core import Core
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError
-from tests.simulation.jobs import CHANGES, SECOND
+from tests.simulation.jobs import CHANGES, SECOND, upstreams
 from tests.simulation.story import Broken
 from tests.simulation.world import World
 
@@ -227,11 +227,11 @@ def edit(world: World) -> None:
         world.story.tell("in the file: pool {} has {} workers", name, size)
     elif kind == "add" and len(world.jobs) + len(world.parked) < MOST_JOBS:
         world.add_random_jobs(1)
-    elif kind == "put back" and world.parked:
-        name = random.choice(sorted(world.parked))
+    elif kind == "put back" and (fit := [n for n in sorted(world.parked) if _fits(world, n)]):
+        name = random.choice(fit)
         world.set_job(world.parked.pop(name))
     elif kind == "remove" and len(world.jobs) > 1:
-        name = random.choice(sorted(world.jobs))
+        name = random.choice([n for n in sorted(world.jobs) if not world.is_followed(n)])
         world.parked[name] = world.jobs.pop(name)
         world.story.tell("in the file: removed", job=name)
     else:
@@ -240,6 +240,11 @@ def edit(world: World) -> None:
         world.set_job(change(random, job, world.clock.now()))
     if random.random() < 0.8:
         world.reload()
+
+
+def _fits(world: World, name: str) -> bool:
+    """Tell whether all that a job waits for is in the file."""
+    return upstreams(world.parked[name]) <= world.jobs.keys()
 
 
 @action(2)

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from crond_py.crontab.model import Job
+from crond_py.engine.core import Core
 from crond_py.engine.events import LedgerRetryDue, StopLimitDue
+from crond_py.engine.records import Stage
 from crond_py.model import (
     Attempt,
     Cause,
@@ -34,11 +36,12 @@ from crond_py.model import (
     State,
 )
 from crond_py.ports import AttemptKey, Claim, SetAttempt, SetRun, Write
+from tests.simulation import chains
 from tests.simulation.accounts import Accounts
 from tests.simulation.fakes import Tree
 from tests.simulation.jobs import SECOND
 from tests.simulation.story import Broken
-from tests.simulation.world import World
+from tests.simulation.world import GROUPS, World
 
 Wrong = Iterator[tuple[str, str]]
 """What is wrong: the promise and the words."""
@@ -184,6 +187,8 @@ class Inspector:
             match write:
                 case Claim():
                     run_id = next(remaining)
+                    if run_id is not None:
+                        self._claimed(run_id)
                     if run_id is not None and write.attempt is not None:
                         into.add(AttemptKey(run_id, write.attempt.number))
                     if run_id is not None and write.outcome is not None:
@@ -195,6 +200,12 @@ class Inspector:
                     self._attempt_written(key, attempt)
                 case SetRun(run_id=run_id, outcome=outcome) if outcome is not None:
                     self._run_ended(run_id)
+
+    def _claimed(self, run_id: int) -> None:
+        run = self.world.ledger.run(run_id)
+        assert run is not None
+        for text in chains.wrong_with(self.world, run):
+            self._breach("P1", text, run.job, run_id)
 
     def _attempt_written(self, key: AttemptKey, attempt: Attempt) -> None:
         run = self.world.ledger.run(key.run_id)
@@ -214,6 +225,9 @@ class Inspector:
         for rule in _RUN_RULES:
             for promise, text in rule(self, run):
                 self._breach(promise, text, run.job, run.id)
+        for name in chains.without_followers(self.world, run, self.accounts.unsettled):
+            text = f"nothing is said of it after run {run_id} of {run.job} is {run.outcome}"
+            self._breach("P1", text, name)
 
     # --- the daemon -----------------------------------------------------------------------
 
@@ -264,6 +278,7 @@ class Inspector:
         for name, size in world.pools_in_force.items():
             world.pool_sizes[name] = {size}
         self._look_at_queues(open_runs.values())
+        self._look_at_waiting(core)
         self._look_at_timers(len(known), len(status.jobs))
 
     def _look_at_queues(self, open_runs: Iterable[Run]) -> None:
@@ -283,6 +298,31 @@ class Inspector:
             if len(runs) > most:
                 text = f"{_runs({run.id for run in runs})} wait, at most {most} may"
                 self._breach("P5", text, name)
+
+    def _look_at_waiting(self, core: Core) -> None:
+        """P4: nothing waits for a slot that is free, or for a predecessor that is not there."""
+        world = self.world
+        register = core._register
+        in_pool: Counter[str] = Counter()
+        in_group: Counter[str | None] = Counter()
+        for active in register.runs.values():
+            if active.run.state is State.RUNNING:
+                in_pool[active.job.pool] += 1
+                in_group[active.job.group] += 1
+        for active in register.runs.values():
+            if active.stage is not Stage.SLOT:
+                continue
+            size = world.pools_in_force.get(active.job.pool)
+            group = GROUPS.get(active.job.group or "")
+            most = group.max_running if group is not None else None
+            has_slot = size is None or in_pool[active.job.pool] < size
+            has_share = most is None or in_group[active.job.group] < most
+            if has_slot and has_share:
+                text = f"it waits for a slot of {active.job.pool}, which has one"
+                self._breach("P4", text, active.run.job, active.run.id)
+        for state in register.states.values():
+            if state.queued and not state.active:
+                self._breach("P4", "its runs wait for one that is not there", state.job.name)
 
     def _look_at_timers(self, runs: int, jobs: int) -> None:
         daemon = self.world.daemon
@@ -396,6 +436,23 @@ def _fits_its_pool(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
         yield "P4", f"{_runs({each.key.run_id for each in mine})} in pool {job.pool} of {size}"
 
 
+def _fits_its_group(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
+    """P4: a group has no more slots, of all pools, than its ``max_running``."""
+    job = tree.spec.job
+    group = GROUPS.get(job.group or "") if job is not None else None
+    if group is None or group.max_running is None:
+        return
+    mine = {
+        each.key.run_id
+        for each in inspector.world.machine.alive
+        if each.spec.job is not None
+        and each.spec.job.group == group.name
+        and (each.leader.is_alive or inspector._is_open(each))
+    }
+    if len(mine) > group.max_running:
+        yield "P4", f"{_runs(mine)} in group {group.name} of {group.max_running}"
+
+
 def _is_not_cancelled(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
     since_ns = inspector.world.requests.cancelled.get(run.id)
     if since_ns is not None:
@@ -464,6 +521,7 @@ _START_RULES: tuple[StartRule, ...] = (
     _is_not_early,
     _is_alone,
     _fits_its_pool,
+    _fits_its_group,
     _is_not_cancelled,
     _follows_its_predecessor,
     _may_start_now,

@@ -10,9 +10,10 @@ may ignore SIGTERM. Word of a start may come a little late, as it does from a th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 from crond_py.crontab.model import Job
@@ -31,13 +32,51 @@ from crond_py.ports import (
     Timer,
 )
 from tests.simulation.story import Story
-from tests.support.clock import FakeClock
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Crash(BaseException):
     """The daemon dies here and now; nothing after this point is executed."""
+
+
+class SimClock:
+    """ports.Clock for one thread: two readings that only the simulation moves."""
+
+    def __init__(self, start: datetime) -> None:
+        self._wall_ns = (start - _EPOCH) // _MICROSECOND * 1000
+        self._monotonic_ns = 86_400_000_000_000
+
+    def now(self) -> datetime:
+        """See ports.Clock."""
+        return _EPOCH + _MICROSECOND * (self._wall_ns // 1000)
+
+    def time_ns(self) -> int:
+        """See ports.Clock."""
+        return self._wall_ns
+
+    def monotonic_ns(self) -> int:
+        """See ports.Clock."""
+        return self._monotonic_ns
+
+    def wait(self, condition: threading.Condition, deadline_ns: int | None) -> None:
+        """Nobody waits in a simulation."""
+        raise NotImplementedError
+
+    def advance(self, delta: timedelta) -> None:
+        """Let time pass."""
+        self.advance_ns(delta // _MICROSECOND * 1000)
+
+    def advance_ns(self, delta_ns: int) -> None:
+        """Let time pass, to the next whole microsecond."""
+        step_ns = -(-delta_ns // 1000) * 1000
+        self._wall_ns += step_ns
+        self._monotonic_ns += step_ns
+
+    def jump(self, delta: timedelta) -> None:
+        """Set the wall clock."""
+        self._wall_ns += delta // _MICROSECOND * 1000
 
 
 class FakeTimers:
@@ -133,7 +172,7 @@ class Tree:
     @property
     def alive(self) -> list[FakeProcess]:
         """What of it runs, the leader first."""
-        return [each for each in (self.leader, *self.rest) if each.is_alive]
+        return [each for each in (self.leader, *self.rest) if each.ended_ns is None]
 
     @property
     def was_stopped(self) -> bool:
@@ -163,7 +202,7 @@ class Machine:
     """
 
     random: Random
-    clock: FakeClock
+    clock: SimClock
     story: Story
     on_start: Callable[[Tree], None] = lambda _tree: None
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
@@ -209,10 +248,9 @@ class Machine:
     def end_due(self) -> None:
         """Let end what is to end by now."""
         now_ns = self.clock.monotonic_ns()
-        for tree in list(self.alive):
-            for process in tree.alive:
-                if process.ends_ns <= now_ns:
-                    self._end(tree, process)
+        due = [(t, p) for t in self.alive for p in t.alive if p.ends_ns <= now_ns]
+        for tree, process in due:
+            self._end(tree, process)
 
     def _end(self, tree: Tree, process: FakeProcess) -> None:
         process.ended_ns = self.clock.monotonic_ns()

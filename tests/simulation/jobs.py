@@ -6,7 +6,7 @@ package's own ``timetable``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -15,6 +15,7 @@ from random import Random
 from crond_py import timetable
 from crond_py.crontab.intervals import can_jitter
 from crond_py.crontab.model import (
+    AfterTrigger,
     AtTrigger,
     CronTrigger,
     EveryTrigger,
@@ -24,6 +25,7 @@ from crond_py.crontab.model import (
 )
 from crond_py.model import (
     Align,
+    Condition,
     EveryMode,
     Exit,
     Failure,
@@ -42,6 +44,9 @@ BEGIN = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HOST = "alpha"
 _SOME_FAILURES: frozenset[int | Failure] = frozenset({1, Failure.TIMEOUT})
+FOLLOWERS = 0.25
+"""How many of the jobs wait for others."""
+
 POOLS = ("default", "small", "tiny")
 
 
@@ -71,6 +76,7 @@ def random_job(random: Random, name: str, now: datetime) -> Job:
         on_stop=pick(tuple(OnStop)),
         leftovers=pick(tuple(Leftovers)),
         pool=pick(POOLS),
+        group=pick((None, None, "few", "many")),
         priority=pick((0, 0, 5)),
         keep_runs=None,  # the accounts are checked at the end
         keep_for=None,
@@ -110,6 +116,18 @@ def random_behaviour(random: Random) -> Behaviour:
         fails_to_start=pick((0.0, 0.0, 0.1)),
         word_takes=pick((0, 0, 5, 300)) * timedelta(milliseconds=1),
     )
+
+
+def after(random: Random, names: Sequence[str]) -> AfterTrigger:
+    """Return what waits for one or two of these jobs."""
+    chosen = random.sample(names, min(len(names), random.choice((1, 1, 2))))
+    return AfterTrigger({name: random.choice(tuple(Condition)) for name in chosen})
+
+
+def upstreams(job: Job) -> frozenset[str]:
+    """Return the names of the jobs that a job waits for."""
+    trigger = job.trigger
+    return frozenset(trigger.conditions) if isinstance(trigger, AfterTrigger) else frozenset()
 
 
 Change = Callable[[Random, Job, datetime], Job]

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tests.support.clock import FakeClock
+from crond_py.ports import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ class Line:
 class Story:
     """The lines, oldest first. ``life`` counts the starts of the daemon."""
 
-    clock: FakeClock
+    clock: Clock
     life: int = 0
     lines: list[Line] = field(default_factory=list)
 

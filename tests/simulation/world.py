@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.crontab.model import Crontab, Group, Job, Pool
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
@@ -32,14 +32,30 @@ from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Run
 from crond_py.ports import AttemptKey, Claim, Pruned, SetAttempt, SetRun, Write
-from tests.simulation.fakes import Crash, FakeProcesses, FakeTimers, Machine, SimSpec, Tree
-from tests.simulation.jobs import BEGIN, HOST, random_behaviour, random_job
+from tests.simulation.fakes import (
+    Crash,
+    FakeProcesses,
+    FakeTimers,
+    Machine,
+    SimClock,
+    SimSpec,
+    Tree,
+)
+from tests.simulation.jobs import (
+    BEGIN,
+    FOLLOWERS,
+    HOST,
+    after,
+    random_behaviour,
+    random_job,
+    upstreams,
+)
 from tests.simulation.story import Broken, Story
-from tests.support.clock import FakeClock
 
 T = TypeVar("T")
 
 POOL_SIZES = {"default": None, "small": 2, "tiny": 1}
+GROUPS = {"few": Group("few", max_running=2), "many": Group("many", 3.0)}
 
 
 def spec_of(identity: str, job: Job, run: Run, attempt: int) -> SimSpec:
@@ -115,7 +131,7 @@ class World:
     seed: int
     may_step_clock: bool = True
     random: Random = field(init=False)
-    clock: FakeClock = field(init=False)
+    clock: SimClock = field(init=False)
     story: Story = field(init=False)
     machine: Machine = field(init=False)
     ledger: MemoryLedger = field(init=False)
@@ -125,6 +141,7 @@ class World:
     pool_sizes: dict[str, set[int | None]] = field(default_factory=dict)
     parked: dict[str, Job] = field(default_factory=dict)
     in_force: dict[str, Job] = field(default_factory=dict)
+    in_force_since: dict[str, datetime] = field(default_factory=dict)
     requests: Requests = field(default_factory=Requests)
     daemon: Daemon | None = None
     boots: int = 1
@@ -145,7 +162,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
-        self.clock = FakeClock(BEGIN)
+        self.clock = SimClock(BEGIN)
         self.story = Story(self.clock)
         self.machine = Machine(self.random, self.clock, self.story)
         self.machine.tells_exits = self.random.random() < 0.3
@@ -158,22 +175,37 @@ class World:
         for _ in range(number):
             name = f"job{len(self.jobs) + len(self.parked)}"
             self.machine.behaviours[name] = random_behaviour(self.random)
-            self.set_job(random_job(self.random, name, self.clock.now()))
+            job = random_job(self.random, name, self.clock.now())
+            if self.jobs and self.random.random() < FOLLOWERS:
+                job = replace(job, trigger=after(self.random, sorted(self.jobs)), jitter=None)
+            self.set_job(job)
 
     def set_job(self, job: Job) -> None:
         """Put a job into the file, or another definition in its place."""
         self.jobs[job.name] = job
         self.story.tell("in the file: {}", Definition(job), job=job.name)
 
+    def is_followed(self, name: str) -> bool:
+        """Whether another job of the file waits for this one."""
+        return any(name in upstreams(job) for job in self.jobs.values())
+
     def crontab(self) -> Crontab:
         """Return the crontab as the file has it."""
         pools = {name: Pool(name, size) for name, size in self.pools.items()}
         return Crontab(
-            MappingProxyType(dict(self.jobs)), MappingProxyType(pools), (Path("crontab"),)
+            MappingProxyType(dict(self.jobs)),
+            MappingProxyType(pools),
+            (Path("crontab"),),
+            MappingProxyType(GROUPS),
         )
 
     def _comes_into_force(self) -> None:
         self.requests.removed |= self.in_force.keys() - self.jobs.keys()
+        now = self.clock.now()
+        for name, job in self.jobs.items():
+            before = self.in_force.get(name)
+            if before is None or (before.trigger, before.enabled) != (job.trigger, job.enabled):
+                self.in_force_since[name] = now
         self.in_force = dict(self.jobs)
         self.pools_in_force = dict(self.pools)
         for name, size in self.pools.items():
@@ -353,7 +385,7 @@ class World:
             wake_ns = min(wake for wake in wakes if wake is not None)
             step_ns = wake_ns - self.clock.monotonic_ns()
             if step_ns > 0:
-                self.clock.advance(timedelta(microseconds=-(-step_ns // 1000)))
+                self.clock.advance_ns(step_ns)
             self.machine.end_due()
             if not is_frozen:
                 self.drain()

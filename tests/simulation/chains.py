@@ -1,0 +1,97 @@
+"""Jobs that follow others: what must be there once the runs they wait for have their outcomes.
+
+A cycle is an instant at which the head of a chain was due, or was run by hand; the rows that
+follow from it carry that instant, its era, and the cause ``upstream``. Held here: a cycle goes down
+the chain in the same breath as the outcome that it follows from, once, and only where it may.
+Whether a follower then runs as its overlap policy says is held like that of any other run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crond_py.crontab.model import AfterTrigger, Job
+from crond_py.model import Cause, Condition, Outcome, Run
+from tests.simulation.world import World
+
+FAILURES = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST})
+
+
+def is_met(condition: Condition, outcome: Outcome) -> bool:
+    """Tell whether an outcome is what a follower asks for."""
+    match condition:
+        case Condition.SUCCESS:
+            return outcome is Outcome.SUCCEEDED
+        case Condition.FAILURE:
+            return outcome in FAILURES
+        case _:
+            return True
+
+
+def followers(world: World, name: str) -> Iterator[tuple[Job, AfterTrigger]]:
+    """Yield the jobs in force that wait for a job."""
+    for job in world.in_force.values():
+        trigger = job.trigger
+        if job.enabled and isinstance(trigger, AfterTrigger) and name in trigger.conditions:
+            yield job, trigger
+
+
+def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Iterator[str]:
+    """Yield which followers of a run that has its outcome should have a row now, and have none.
+
+    ``unsettled`` jobs are another now than at the last look.
+    """
+    assert upstream.outcome is not None
+    for job, trigger in followers(world, upstream.job):
+        if job.name in unsettled or _row(world, job.name, upstream) is not None:
+            continue
+        mine = {upstream.job: upstream.outcome}
+        for name in trigger.conditions.keys() - mine.keys():
+            row = _row(world, name, upstream)
+            if row is not None and row.outcome is not None and not _is_before(world, job, row):
+                mine[name] = row.outcome
+        is_refused = not is_met(trigger.conditions[upstream.job], upstream.outcome)
+        if is_refused or upstream.count > 1 or mine.keys() == trigger.conditions.keys():
+            yield job.name
+
+
+def _is_before(world: World, job: Job, row: Run) -> bool:
+    """Tell whether a row is of a time before the follower was in the crontab."""
+    since = world.in_force_since.get(job.name)
+    return since is None or row.finished_at is None or row.finished_at <= since
+
+
+def _row(world: World, name: str, like: Run) -> Run | None:
+    run_id = world.ledger._content.occurrences.get((name, like.era, like.due))
+    return world.ledger.run(run_id) if run_id is not None else None
+
+
+def wrong_with(world: World, run: Run) -> Iterator[str]:
+    """Yield what is wrong with a row that follows others, as it has just been claimed."""
+    job = world.in_force.get(run.job)
+    if run.cause is not Cause.UPSTREAM or job is None:
+        return
+    triggers = [
+        each.trigger
+        for each in world.requests.definitions[run.job]
+        if isinstance(each.trigger, AfterTrigger)
+    ]
+    if not any(_is_justified(world, trigger, run) for trigger in triggers):
+        rows = {name: _row(world, name, run) for each in triggers for name in each.conditions}
+        outcomes = {name: row.outcome for name, row in rows.items() if row is not None}
+        yield f"it is {run.outcome or run.state} after {outcomes}"
+
+
+def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:
+    rows = {name: _row(world, name, run) for name in trigger.conditions}
+    met = [
+        row is not None
+        and row.outcome is not None
+        and is_met(trigger.conditions[name], row.outcome)
+        for name, row in rows.items()
+    ]
+    if run.count > 1:  # a stretch is never run, whatever is asked for
+        return any(row is not None and row.count == run.count for row in rows.values())
+    if run.outcome is Outcome.SKIPPED and run.reason.startswith("upstream"):
+        return not all(met)
+    return all(met)
