@@ -6,7 +6,7 @@ import os
 import queue
 import select
 import signal
-import stat
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -176,9 +176,10 @@ def wait_until_gone(pidfd: int) -> None:
     assert has_ended(pidfd, patience_s=PATIENCE_S), "the process lives on"
 
 
-def let_everybody_in(directory: Path) -> None:
-    """Let every user go through a directory of pytest's, which are private, with the way to it."""
-    for place in (directory, *directory.parents):
-        mode = place.stat().st_mode
-        if place.stat().st_uid == os.geteuid() and not mode & stat.S_IXOTH:
-            place.chmod(mode | 0o011)
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """Give a directory that every user may enter; its own ones pytest makes private."""
+    with tempfile.TemporaryDirectory(prefix="pycron-tests-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path

@@ -15,7 +15,7 @@ import pytest
 
 from crond_py.model import Limits
 from crond_py.runner import confine
-from tests.process.conftest import Harness, let_everybody_in
+from tests.process.conftest import Harness
 from tests.process.test_start import REFUSALS, _script, _signals
 
 MIB = 1 << 20
@@ -121,14 +121,14 @@ def test_a_nice_value_that_is_not_permitted_is_told(harness: Harness) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a user's job a limit like that")
-def test_a_user_with_too_many_processes_is_told(harness: Harness) -> None:
+def test_a_user_with_too_many_processes_is_told(harness: Harness, open_path: Path) -> None:
     """Where the user has as many processes as the limit allows, the start fails and says so."""
     # Nobody else's number: how many processes a user has is counted for the whole machine.
     user = next(e for e in pwd.getpwall() if e.pw_name in {"games", "news", "uucp", "nobody"})
     settings = {"user": user.pw_name, "cwd": "/"}
-    ready = harness.fifo("ready")
+    ready = open_path / "ready"
+    os.mkfifo(ready)
     ready.chmod(0o666)
-    let_everybody_in(harness.directory)
     first = harness.start(f"sleep 999 & echo up >{ready}; wait", **settings)
     harness.started(first)
     assert ready.read_text() == "up\n"

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ import pytest
 from crond_py.model import Limits
 from crond_py.runner import accounts
 from crond_py.runner.credentials import acting_as
-from tests.process.conftest import PROGRAMS, Harness, let_everybody_in
+from tests.process.conftest import PROGRAMS, Harness
 from tests.process.test_start import _signals
 
 USER = "nobody"
@@ -31,16 +30,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 # Each is a start of its own kind: by fork, and with the shim in between.
 WAYS = [pytest.param({}, id="fork"), pytest.param({"nice": 3}, id="shim")]
-
-
-@pytest.fixture
-def open_path(harness: Harness) -> Iterator[Path]:
-    """Give a directory that everybody may enter, below one that pytest keeps private."""
-    let_everybody_in(harness.directory)
-    place = harness.directory / "open"
-    place.mkdir(mode=0o755)
-    place.chmod(0o755)
-    return place
 
 
 @pytest.fixture
