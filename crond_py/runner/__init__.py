@@ -33,11 +33,16 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` and ``orphans`` do the
 work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts on; ``proctree``,
-``procfile``, ``pidfds`` and ``subreaper`` know Linux; ``output`` stands alone.
+``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
     spawn: setting (accounts, envfile + files, environment, programs) --> what the process finds
            execute                  subprocess: vfork, or fork with another user
            confine --> shim         limits and nice: a tiny program that sets them and executes
+
+    output: the file, which the process itself writes to
+            keeper --> upkeep        within its limit (holes, compaction), and passed on (passing)
+
+``quota`` bounds what a job's outputs take in all; ``inotify`` and ``journal`` know Linux.
 
 ``credentials`` lets a thread look at files as the job's user; ``wording`` has words for faults.
 """

@@ -26,6 +26,7 @@ from crond_py.runner.holes import data_ranges, gap_line, read_on
 _DIRECTORY = "output"
 _SUFFIX = ".log"
 _BESIDE = ".new"
+_EARLIER = ".earlier"
 _LONGEST_NAME = 200  # NAME_MAX is 255 bytes; some file systems take less
 _CHUNK_BYTES = 1 << 16
 
@@ -62,19 +63,31 @@ def _file_name(job: str) -> str:
 
 
 def open_output(path: Path) -> int:
-    """Open an output file to append to, and return the descriptor; make what is missing.
+    """Open the output file of an attempt that begins, and return the descriptor to append to it.
 
-    Directories are made with mode 0700, the file with 0600. Raises OSError, also where something
-    that is not a regular file lies there.
+    Directories are made with mode 0700, the file with 0600. What lies there already is that of
+    another ledger, which counted the same numbers; it is set aside (``.earlier``). Raises OSError,
+    also where something that is not a regular file lies there.
     """
+    descriptor, size = _open_to_append(path)
+    if size == 0:
+        return descriptor
+    os.close(descriptor)
+    path.replace(path.with_name(path.name + _EARLIER))
+    return _open_to_append(path)[0]
+
+
+def _open_to_append(path: Path) -> tuple[int, int]:
+    """Return a descriptor and the size of the file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
         _make_directory(path.parent)
         descriptor = os.open(path, flags, 0o600)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        return descriptor, found.st_size
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file")
 

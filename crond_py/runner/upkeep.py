@@ -46,6 +46,9 @@ MUCH_BYTES: Final = 1 << 20
 
 _CANNOT_PUNCH: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
+# A shell that redirects to /dev/stdout or /dev/stderr opens the file that it is, anew and empty.
+_EMPTIED: Final = "output was cut off by its own job: > /dev/stderr does that, and >&2 does not"
+
 log = logging.getLogger("pycron.output")
 
 
@@ -68,6 +71,7 @@ class Kept:
     pause_ns: int = SHORTEST_NS
     has_ended: bool = False
     is_blocked: bool = False
+    was_emptied: bool = False
 
 
 class Upkeep:
@@ -174,6 +178,9 @@ class Upkeep:
         silent_ns = LONGEST_NS * 2 if kept.looked_ns is None else now_ns - kept.looked_ns
         had_ended = kept.has_ended  # before the look: then nothing comes after it
         size, progress = self._act_on(kept, is_over=had_ended)
+        if size < kept.size and not kept.was_emptied:
+            kept.was_emptied = True
+            log.warning(_EMPTIED, extra=_fields(kept))
         grown, kept.size, kept.looked_ns = abs(size - kept.size), size, now_ns
         if grown >= MUCH_BYTES or silent_ns >= LONGEST_NS * 2 or progress is Progress.MORE:
             kept.pause_ns = SHORTEST_NS

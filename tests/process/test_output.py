@@ -66,14 +66,18 @@ def test_files_are_private(tmp_path: Path) -> None:
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700, directory
 
 
-def test_what_is_there_is_appended_to(tmp_path: Path) -> None:
-    """Opening a file again keeps what it holds."""
+def test_what_another_ledger_has_left_is_set_aside(tmp_path: Path) -> None:
+    """A run does not begin with the output of one that had the same number, and that is kept."""
     path = tmp_path / "1-1.log"
     for text in (b"one\n", b"two\n"):
         descriptor = open_output(path)
         os.write(descriptor, text)
         os.close(descriptor)
-    assert path.read_bytes() == b"one\ntwo\n"
+    os.close(open_output(tmp_path / "2-1.log"))
+    os.close(open_output(tmp_path / "2-1.log"))
+    assert path.read_bytes() == b"two\n"
+    assert path.with_name("1-1.log.earlier").read_bytes() == b"one\n"
+    assert not (tmp_path / "2-1.log.earlier").exists()
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from crond_py.runner.compaction import ROOM_BYTES, compact
 from crond_py.runner.holes import gap_line, has_writer
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, MOVED_IN, Inotify
 from crond_py.runner.output import read_output, read_output_bytes
+from crond_py.runner.upkeep import Upkeep
 from tests.process.conftest import PATIENCE_S, Harness
 
 LIMIT = 100_000
@@ -236,6 +237,33 @@ def test_a_file_that_is_removed_meanwhile_is_no_fault(
     assert harness.ended(key).exit.code == 0
     harness.runner.close()
     assert not caplog.records
+
+
+def test_a_job_that_empties_its_own_output_is_told_of(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A shell's ``> /dev/stderr`` does that; nobody should have to wonder where the rest is."""
+    gate = harness.fifo("gate")
+    output = output_of(harness)
+    key = harness.start(f"seq 1000; read x <{gate}; echo end >/dev/stderr", output=output)
+    harness.started(key)
+    changes = Changes(harness.directory / "output", MODIFIED)
+    while output.path.stat().st_size < NUMBERS.index(b"1001"):
+        changes.wait()
+    changes.close()
+    is_seen = threading.Event()
+
+    def see(upkeep: Upkeep) -> None:
+        upkeep._look(upkeep._kept[key])
+        is_seen.set()
+
+    harness.runner._keeper._say(see)
+    assert is_seen.wait(PATIENCE_S)
+    gate.write_text("go\n")
+    harness.ended(key)
+    harness.runner.close()
+    assert output.path.read_bytes() == b"end\n"
+    assert "cut off by its own job" in caplog.text
 
 
 def test_an_attempt_that_ended_unseen_is_settled(harness: Harness, compacted: Changes) -> None:
