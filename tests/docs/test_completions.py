@@ -30,6 +30,9 @@ def test_the_scripts_are_those_of_the_library(shell: str, name: str) -> None:
         ("pycron history --outco", ["--outcome"]),
         ("pycron trigger b", ["backup", "bake"]),
         ("pycron logs ba", ["backup", "bake"]),
+        ("pycron exec ba", ["backup", "bake"]),
+        ("pycron env c", ["clean"]),
+        ("pycron exec --sh", ["--shell"]),
         ("pycron next x", []),
     ],
 )
