@@ -353,8 +353,8 @@ class LineSink(Protocol):
     def offer(self, printed: PrintedLines, on_room: Callable[[], None]) -> int:
         """Take the first of the lines, as many as there is room for, and return their number.
 
-        It returns at once. Where it was not all of them ``on_room`` is called, once and from any
-        thread, when there is room again.
+        It returns at once. Where it was not all of them ``on_room`` is called, from any thread,
+        when there is room again; once, however often it was given.
         """
         ...
 

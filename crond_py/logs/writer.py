@@ -163,7 +163,8 @@ class LogWriter:
             if self._is_closing:
                 return False
             if self._printed >= _MOST_PRINTED or self._printed_characters >= _MOST_CHARACTERS:
-                self._on_room.append(on_room)
+                if on_room not in self._on_room:
+                    self._on_room.append(on_room)
                 return False
             self._waiting.append(_Printed(text, number))
             self._printed += 1

@@ -89,8 +89,10 @@ class JournalSink:
     def _wait_for_room(self, connection: socket.socket, on_room: Callable[[], None]) -> None:
         """Have ``on_room`` called; for as long as the journal hangs a thread waits for that."""
         with self._lock:
-            self._waiting.append(on_room)
-            if len(self._waiting) > 1:
+            is_waited_for = bool(self._waiting)
+            if on_room not in self._waiting:
+                self._waiting.append(on_room)
+            if is_waited_for:
                 return
         waiter = threading.Thread(
             target=self._wait, args=(connection,), name="pycron-journal", daemon=True

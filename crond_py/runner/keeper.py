@@ -60,8 +60,7 @@ class Keeper:
         sink = self._sinks.get(output.mode)
         passer = None
         if sink is not None:
-            on_room = self._on_room(spec.key)
-            passer = Passer(output.job, spec.key, sink, on_room, resumes=is_adopted)
+            passer = Passer(output.job, spec.key, sink, self._has_room, resumes=is_adopted)
         kept = Kept(spec.key, output, passer)
         self._say(lambda upkeep: upkeep.take(kept), is_new=True)
 
@@ -112,8 +111,8 @@ class Keeper:
         self._thread = thread
         return True
 
-    def _on_room(self, key: AttemptKey) -> Callable[[], None]:
-        return lambda: self._say(lambda upkeep: upkeep.unblock(key))
+    def _has_room(self) -> None:
+        self._say(Upkeep.unblock)
 
     def _tell_once(self, message: str, error: Exception) -> None:
         if message not in self._told:

@@ -41,6 +41,9 @@ LONGEST_NS: Final = 100_000_000
 SHORTAGE_NS: Final = 1_000_000_000
 """How soon a look is tried again for which there was no descriptor or no memory."""
 
+MOST_BLOCKED: Final = 100
+"""How many outputs of ended processes wait for a sink without room; the oldest are given up."""
+
 MUCH_BYTES: Final = 1 << 20
 """A file that grows by as much between two looks is looked at again soon."""
 
@@ -82,6 +85,7 @@ class Upkeep:
         self._tell_once = tell_once
         self._kept: dict[AttemptKey, Kept] = {}
         self._by_watch: dict[int, Kept] = {}
+        self._blocked: dict[AttemptKey, Kept] = {}
         self._due: list[tuple[int, int, Kept]] = []
         self._count = 0
         self._compactor = Compactor()
@@ -126,11 +130,16 @@ class Upkeep:
             if not kept.is_blocked:
                 self._look(kept)
 
-    def unblock(self, key: AttemptKey) -> None:
-        """Note that the sink of an attempt has room again."""
-        if (kept := self._kept.get(key)) is not None and kept.is_blocked:
-            kept.is_blocked = False
-            self._look(kept)
+    def unblock(self) -> None:
+        """Note that a sink has room again: who has waited longest goes first."""
+        full = set()
+        for kept in [kept for kept in self._kept.values() if kept.is_blocked]:
+            if kept.output.mode not in full:
+                kept.is_blocked = False
+                self._blocked.pop(kept.key, None)
+                self._look(kept)
+                if kept.is_blocked:
+                    full.add(kept.output.mode)
 
     def _has_changed(self, number: int) -> None:
         """Look at a file that has changed, now or when its pause is over."""
@@ -189,8 +198,11 @@ class Upkeep:
         kept.is_blocked = progress is Progress.BLOCKED
         if progress is Progress.MORE:
             self._look_later(kept, now_ns + SHORTEST_NS)
-        elif had_ended and not kept.is_blocked and not (writer := self._has_writer(kept)):
-            self._settle(kept, is_complete=writer is False)
+        elif had_ended and not (writer := self._has_writer(kept)):
+            if kept.is_blocked:
+                self._wait_for_room(kept)
+            else:
+                self._settle(kept, is_complete=writer is False)
         elif grown and silent_ns < LONGEST_NS * 2:
             self._look_later(kept, now_ns + kept.pause_ns)
         else:
@@ -256,7 +268,7 @@ class Upkeep:
         self._by_watch[number] = kept
         if kept.output.path.lstat().st_size != kept.size:
             self._look_later(kept, self._clock.monotonic_ns() + kept.pause_ns)
-        elif kept.has_ended and not kept.is_blocked and not self._has_writer(kept):
+        elif kept.has_ended and not self._has_writer(kept):
             self._look_later(kept, self._clock.monotonic_ns())
 
     def _disarm(self, kept: Kept) -> None:
@@ -273,6 +285,15 @@ class Upkeep:
         finally:
             os.close(descriptor)
 
+    def _wait_for_room(self, kept: Kept) -> None:
+        """Keep a complete file until its sink has room, but not any number of them."""
+        self._disarm(kept)
+        self._blocked[kept.key] = kept
+        if len(self._blocked) > MOST_BLOCKED:
+            oldest = next(iter(self._blocked.values()))
+            self._tell_unpassed(oldest)
+            self._settle(oldest, is_complete=True)
+
     def _settle(self, kept: Kept, *, is_complete: bool) -> None:
         """Have a file brought to its limit for good, and forget it.
 
@@ -287,6 +308,7 @@ class Upkeep:
 
     def _forget(self, kept: Kept) -> None:
         self._disarm(kept)
+        self._blocked.pop(kept.key, None)
         kept.due_ns = None
         if self._kept.get(kept.key) is kept:
             del self._kept[kept.key]
@@ -310,16 +332,16 @@ class Upkeep:
     def close(self, timeout: timedelta) -> None:
         """Compact what is complete, for at most ``timeout``; say what was not passed on."""
         self._compactor.close(timeout)
-        self._tell_unpassed()
+        for kept in self._kept.values():
+            self._tell_unpassed(kept)
         if self._inotify is not None:
             self._inotify.close()
 
-    def _tell_unpassed(self) -> None:
-        for kept in self._kept.values():
-            left = kept.passer.left(kept.size) if kept.passer is not None else 0
-            if left and kept.has_ended:
-                fields = {**_fields(kept)["fields"], "bytes": left}
-                log.warning("output was not all passed on", extra={"fields": fields})
+    def _tell_unpassed(self, kept: Kept) -> None:
+        left = kept.passer.left(kept.size) if kept.passer is not None else 0
+        if left and kept.has_ended:
+            fields = {**_fields(kept)["fields"], "bytes": left}
+            log.warning("output was not all passed on", extra={"fields": fields})
 
     def _tell_fault(self, kept: Kept, error: OSError) -> None:
         path = printable_line(str(kept.output.path))

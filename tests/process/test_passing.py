@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from crond_py.clock import SystemClock
 from crond_py.model import OutputMode
 from crond_py.ports import AttemptKey, OutputSpec, PrintedLines
-from crond_py.runner import journal, passing
+from crond_py.runner import journal, passing, upkeep
 from crond_py.runner.holes import punch
 from crond_py.runner.journal import JournalSink
 from crond_py.runner.passing import GOES_ON, LONGEST_BYTES, Passer, Progress, split
@@ -42,7 +44,8 @@ class Sink:
         for line in taken:
             self.lines.put(line)
         if len(taken) < len(printed.lines):
-            self.on_room.append(on_room)
+            if on_room not in self.on_room:
+                self.on_room.append(on_room)
             self.refused.set()
         return len(taken)
 
@@ -60,6 +63,35 @@ class Sink:
     def rest(self) -> list[str]:
         """Return what has come and was not asked for yet."""
         return [self.lines.get() for _ in range(self.lines.qsize())]
+
+
+class Mentions(logging.Handler):
+    """Waits until something has been logged so often."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self._found: queue.Queue[str] = queue.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a record that has the text."""
+        if self._text in record.getMessage():
+            self._found.put(record.getMessage())
+
+    def wait(self, number: int) -> None:
+        """Wait for so many."""
+        for _ in range(number):
+            self._found.get(timeout=PATIENCE_S)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count in the block."""
+        logger = logging.getLogger("pycron.output")
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
 
 
 @pytest.fixture
@@ -130,6 +162,24 @@ def test_a_sink_that_never_has_room_is_left_at_the_end(
     assert sink.refused.wait(PATIENCE_S)
     streaming.runner.close()
     assert "output was not all passed on" in caplog.text
+
+
+def test_only_so_many_wait_for_a_sink(
+    streaming: Harness,
+    sink: Sink,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P8: where nobody ever reads, what has ended is given up in the end, and nothing piles up."""
+    monkeypatch.setattr(upkeep, "MOST_BLOCKED", 1)
+    sink.room = 0
+    given_up = Mentions("output was not all passed on")
+    with given_up.counted():
+        for number in range(3):
+            output = replace(output_of(streaming), path=streaming.directory / f"{number}.log")
+            streaming.run("seq 100", output=output)
+        given_up.wait(2)
+    sink.make_room()
+    assert sink.next(100) == [str(number) for number in range(1, 101)]
 
 
 def test_what_is_given_up_meanwhile_is_told(streaming: Harness, sink: Sink) -> None:
