@@ -21,7 +21,7 @@ from typing import Final
 
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, has_writer
-from crond_py.runner.output import beside
+from crond_py.runner.output import beside, open_to_read
 
 ROOM_BYTES: Final = 128
 """By how much a file may be beyond its limit: the line that is put into it fits."""
@@ -85,7 +85,7 @@ def compact(path: Path, limit_bytes: int) -> bool:
     A file that somebody can still write to is left alone, and so is one that has its gap line
     already. Raises OSError.
     """
-    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    source = open_to_read(path)
     try:
         found = os.fstat(source)
         if found.st_size <= limit_bytes + ROOM_BYTES or has_writer(source):
@@ -95,7 +95,8 @@ def compact(path: Path, limit_bytes: int) -> bool:
         try:
             _write_new(source, found.st_size, limit_bytes, new)
             os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
-            if has_writer(source) or os.fstat(source).st_size != found.st_size:
+            now = path.lstat()  # raises where it was removed meanwhile: it must not come back
+            if has_writer(source) or now.st_size != found.st_size:
                 new.unlink()
                 return False
             new.replace(path)

@@ -48,6 +48,7 @@ def test_floods_harm_nobody(daemon: Daemon, command: str, output: str) -> None:
     (flood,) = daemon.history("flood")
     assert flood["outcome"] == "succeeded"
     path = output_path(daemon.state, "flood", flood["run"], 1)
+    assert peak_memory(daemon.pid) < 64 * MEGABYTE
     daemon.stop()  # what is to be done is done before the end
     assert taken(path) < 3 * MEGABYTE
     shown = daemon.cli("logs", str(flood["run"]), "--tail", "2").stdout

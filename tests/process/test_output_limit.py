@@ -307,6 +307,24 @@ def test_a_file_that_is_written_to_is_left_alone(tmp_path: Path) -> None:
     assert compact(path, LIMIT)
 
 
+def test_a_file_that_is_removed_while_it_is_compacted_stays_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was let go by ``keep`` does not come back."""
+    path = tmp_path / "1-1.log"
+    path.write_bytes(NUMBERS)
+    copy = compaction._copy
+
+    def removed_meanwhile(source: int, begin: int, end: int, target: int) -> None:
+        path.unlink(missing_ok=True)
+        copy(source, begin, end, target)
+
+    monkeypatch.setattr(compaction, "_copy", removed_meanwhile)
+    with pytest.raises(FileNotFoundError):
+        compact(path, LIMIT)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_leftover_of_a_crash_is_no_hindrance(tmp_path: Path) -> None:
     """P8: what a crash has left beside the file is begun anew."""
     path = tmp_path / "1-1.log"
