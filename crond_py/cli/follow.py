@@ -18,13 +18,13 @@ from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.control.client import PATIENCE, Conversation
 from crond_py.control.protocol import LONGEST_WAIT, WaitRun
-from crond_py.errors import DaemonNotRunningError
+from crond_py.errors import DaemonNotRunningError, PycronError
 from crond_py.model import Run
 from crond_py.places import Places
 from crond_py.printable import printable
 from crond_py.runner import inotify
 from crond_py.runner.inotify import Inotify
-from crond_py.runner.output import Reading, find_last_lines, output_path
+from crond_py.runner.output import Reading, find_last_lines, open_to_read, output_path
 
 _COME: Final = inotify.CREATED | inotify.MOVED_IN | inotify.MODIFIED
 
@@ -102,9 +102,11 @@ class _Attempts:
 
     def _is_opened(self) -> bool:
         try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._descriptor = open_to_read(self.path)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise PycronError(f"{self.path} cannot be read: {error.strerror}") from None
         begin = 0
         if self._tail is not None:
             size = os.fstat(self._descriptor).st_size

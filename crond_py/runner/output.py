@@ -80,6 +80,7 @@ def open_output(path: Path) -> int:
 def _open_to_append(path: Path) -> tuple[int, int]:
     """Return a descriptor and the size of the file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= os.O_NONBLOCK  # a FIFO that a job has put there would keep us waiting
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
@@ -87,7 +88,22 @@ def _open_to_append(path: Path) -> tuple[int, int]:
         descriptor = os.open(path, flags, 0o600)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode):
+        os.set_blocking(descriptor, True)
         return descriptor, found.st_size
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file")
+
+
+def open_to_read(path: Path) -> int:
+    """Open an output file to read it, and return the descriptor.
+
+    A job may have put anything in its place: no link is followed, and nothing waits for the
+    writer of a FIFO. Raises OSError, also where it is not a regular file.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file")
 
@@ -147,7 +163,7 @@ def read_output_bytes(
     is read as it is now: what is appended meanwhile may be missing. A file of any size takes
     little memory. Raises OSError, FileNotFoundError where there was never any output.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = open_to_read(path)
     try:
         size = os.fstat(descriptor).st_size
         start = 0

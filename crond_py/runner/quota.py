@@ -18,7 +18,7 @@ from typing import Final
 
 from crond_py.ports import KeptOutputs
 from crond_py.runner.holes import has_writer
-from crond_py.runner.output import output_path, remove_outputs, run_of
+from crond_py.runner.output import open_to_read, output_path, remove_outputs, run_of
 
 SHARE: Final = 20
 
@@ -97,7 +97,7 @@ def choose(files: list[_File], kept: KeptOutputs) -> list[Path]:
 
 def _is_written(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_to_read(path)
     except OSError:  # gone, or no output of ours: removing it says what there is to say
         return False
     try:
