@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import select
 import signal
 import sqlite3
 import subprocess
@@ -28,6 +29,7 @@ from tests.support.daemon import (
     kill_session,
     processes_with,
 )
+from tests.support.wallclock import WallClock
 
 A_SECOND = timedelta(seconds=1)
 
@@ -479,6 +481,156 @@ def test_state_of_another_boot(daemon: Daemon, bell: Bell, gate: Gate) -> None:
             assert stranger.poll() is None, "a stranger's process was ended"
         finally:
             stranger.kill()
+
+
+def test_many_daemons_at_once(daemon: Daemon) -> None:
+    """Of six that are started in one moment on one state one comes up, the others say why (P2)."""
+    daemon.write(TICK)
+    others = [
+        subprocess.Popen(
+            [*daemon.command, "run"],
+            env=daemon.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(5)
+    ]
+    daemon.start(is_up=False)
+    # Whoever has the state goes on until it is told to stop; all others end by themselves.
+    ended = [process for process in [*others, daemon.process] if process is not None]
+    winner = _wait_until_one_is_left(ended)
+    os.kill(winner, signal.SIGTERM)
+    statuses = {process.pid: process.wait(60) for process in ended}
+    assert statuses.pop(winner) == 0
+    assert set(statuses.values()) == {1}
+    for process in others:
+        _, complaint = process.communicate()
+        if process.pid != winner:
+            assert "another pycron (pid " in complaint
+    dues = [stamp.due for stamp in daemon.stamps()]
+    assert len(dues) == len(set(dues))
+
+
+def _wait_until_one_is_left(
+    processes: list[subprocess.Popen[str] | subprocess.Popen[bytes]],
+) -> int:
+    """Return the pid of the last of them, by waiting for the ends of all others."""
+    poll, held = select.poll(), {}
+    for process in processes:
+        held[os.pidfd_open(process.pid)] = process.pid
+    for pidfd in held:
+        poll.register(pidfd, select.POLLIN)
+    while len(held) > 1:
+        ready = poll.poll(60_000)
+        assert ready, f"{len(held)} go on"
+        for pidfd, _ in ready:
+            poll.unregister(pidfd)
+            os.close(pidfd)
+            del held[pidfd]
+    ((pidfd, pid),) = held.items()
+    os.close(pidfd)
+    return pid
+
+
+def test_clock_is_set_back_while_nobody_is_there(daemon: Daemon, clock: WallClock) -> None:
+    """A restart on a clock that was set back runs nothing again that has been (P1, P2)."""
+    clock.set("2026-03-02T10:00:00")
+    log = daemon.start(TICK, env=clock.environment)
+    log.wait("run succeeded", job="tick", count=3)
+    daemon.kill()
+    clock.step(timedelta(seconds=-4))
+    log = daemon.start(env=clock.environment)
+    log.wait("run succeeded", job="tick", count=2)
+    daemon.stop()
+    dues = [stamp.due for stamp in daemon.stamps("tick")]
+    assert len(dues) == len(set(dues))
+    assert_accounted(daemon.history(), A_SECOND)
+
+
+WASHED = {
+    "environment": "exec env -i sleep {}",
+    "session": "exec setsid --wait env -i sleep {}",
+    "child": "env -i sleep {}; true",
+}
+
+
+@pytest.mark.parametrize("shape", WASHED)
+def test_washed_command_across_a_crash(daemon: Daemon, mark: str, shape: str) -> None:
+    """A command without our variables (``su -``, ``env -i``) is found again, too (P2, P5, P6)."""
+    command = WASHED[shape].replace("{}", mark)
+    log = daemon.start(_job("washed", command, 'schedule = "* * * * * *"', 'missed = "skip"'))
+    run = log.wait("run started", job="washed")["run"]
+    log.wait("run skipped", job="washed")
+    before = processes_with(mark)
+    daemon.kill()
+    log = daemon.start()
+    log.wait("run skipped", job="washed", count=2)
+    assert processes_with(mark) == before
+    assert [active["run"] for active in daemon.status()["active"]] == [run]
+    assert "all its processes have ended" in daemon.cli("cancel", str(run)).stdout
+    assert not set(before) & set(processes_with(mark))
+    daemon.cli("stop", "--now")
+
+
+def test_job_that_kills_the_daemon(daemon: Daemon) -> None:
+    """A run that takes the daemon down is not run again for ever, though it may be rerun (P3)."""
+    command = 'sh "$STAMP" begin; kill -KILL $(cut -d " " -f 4 /proc/$$/stat); sleep 1000'
+    keys = ('startup = "boot"', 'on_crash = "rerun"')
+    daemon.write(_job("poison", command, *keys) + TICK)
+    for _ in range(20):
+        daemon.start(is_up=False)
+        assert daemon.process is not None
+        try:
+            assert daemon.process.wait(4) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:
+            break
+        for stamp in processes_with("sleep\0001000"):
+            os.kill(stamp, signal.SIGKILL)
+    else:
+        pytest.fail("it was run again and again")
+    daemon.log.wait("run succeeded", job="tick")
+    (row,) = daemon.history("poison")
+    assert row["outcome"] == "lost"
+    assert len(daemon.stamps("poison")) == len(row["attempts"]) < 20
+    daemon.stop()
+
+
+MEDDLING = {
+    "removed": 'rm -f "$1"',
+    "directory-removed": 'rm -rf "$(dirname "$1")"',
+    "truncated": ': > "$1"',
+    "renamed": 'mv "$1" "$1.away"',
+    "a-link": 'ln -sf "$PRECIOUS" "$1"',
+    "a-directory": 'rm -f "$1"; mkdir "$1"',
+    "a-fifo": 'rm -f "$1"; mkfifo "$1"',
+}
+
+
+@pytest.mark.parametrize("way", MEDDLING)
+def test_output_that_is_meddled_with(daemon: Daemon, way: str) -> None:
+    """What a job does to the file of its own output harms nobody else, nor any other file (P8, P9).
+
+    It prints beyond its limit before and after, so that the file is looked after all the time.
+    """
+    precious = daemon.directory / "precious"
+    precious.write_bytes(b"p" * 100_000)
+    script = daemon.directory / "meddle.sh"
+    _write_program(script, f"#!/bin/sh\nhead -c 50000 /dev/zero\n{MEDDLING[way]}\n")
+    command = (
+        f'PRECIOUS={precious} sh {script} "$(readlink /proc/$$/fd/1)" && head -c 50000 /dev/zero'
+    )
+    keys = ('schedule = "@yearly"', 'output_limit = "10K"')
+    log = daemon.start(_job("meddles", command, *keys) + TICK)
+    for _ in range(2):
+        assert " succeeded after " in daemon.cli("trigger", "meddles", "--wait").stdout
+    log.wait("run succeeded", job="tick", count=2)
+    daemon.cli("logs", "meddles", check=None)
+    daemon.stop()
+    assert precious.read_bytes() == b"p" * 100_000
+    assert not [event for event in log.events if "exception" in event]
+    assert log.noise == []
 
 
 # --- load -----------------------------------------------------------------------------------------
