@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 
+from crond_py.cli import say
 from crond_py.cli.names import no_such_job
 from crond_py.clock import SystemClock
 from crond_py.crontab import load_crontab
@@ -21,6 +23,29 @@ def find_job(name: str, places: Places) -> Job:
     if name not in jobs:
         raise no_such_job(name, jobs, places.crontab)
     return jobs[name]
+
+
+def note_other_user(job: Job, places: Places) -> None:
+    """Say so where the daemon's runs of the job are not the caller's, but its own user's.
+
+    Whose the state directory is, is whose the daemon is.
+    """
+    try:
+        owner = places.state_dir.stat().st_uid
+    except OSError:
+        return  # no daemon has run on it yet
+    if job.user is None and owner != os.geteuid():
+        say.note(
+            f"{places.state_dir} belongs to {_user_name(owner)}: a daemon on it runs this job as"
+            " that user, and this is what it is for you"
+        )
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
 
 
 def spec_of(job: Job, places: Places) -> ProcessSpec:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.byhand import find_job, spec_of
+from crond_py.cli.byhand import find_job, note_other_user, spec_of
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.render import is_terminal
 from crond_py.errors import CannotStartError, UsageError
@@ -47,7 +47,9 @@ def command(
     if null and as_json:
         raise UsageError("give --null or --json, not both")
     places = places_of(crontab, state_dir)
-    spec = spec_of(find_job(job, places), places)
+    found = find_job(job, places)
+    note_other_user(found, places)
+    spec = spec_of(found, places)
     setting = resolve(spec)
     fault = _find_fault(spec, setting)
     if fault:

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.byhand import find_job, spec_of
-from crond_py.cli.options import Crontab, complete_job, places_of
+from crond_py.cli.byhand import find_job, note_other_user, spec_of
+from crond_py.cli.options import Crontab, StateDir, complete_job, places_of
 from crond_py.ports import ProcessSpec
 
 EXAMPLES = ("pycron exec backup", "pycron exec backup --shell")
@@ -32,6 +32,7 @@ def command(
         ),
     ] = False,
     crontab: Crontab = None,
+    state_dir: StateDir = None,
 ) -> None:  # fmt: skip
     """Run a job's command here, as the daemon would.
 
@@ -42,8 +43,10 @@ def command(
     The exit code is that of the command, 128 and the number of the signal that ended it, 124
     where it timed out, 126 or 127 where it could not be started.
     """
-    found = find_job(job, places_of(crontab, "/"))
-    spec = spec_of(found, places_of(crontab, "/"))
+    places = places_of(crontab, state_dir)
+    found = find_job(job, places)
+    note_other_user(found, places)
+    spec = spec_of(found, places)
     say.flush()
     if shell:
         _become_shell(spec, found.command)

@@ -189,6 +189,20 @@ def test_a_job_that_is_not_there_is_told_with_the_nearest(tmp_path: Path, comman
     assert "crontab.toml:1:" in pycron(command, "backup", env=env, check=78).stderr
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can give a directory away")
+@pytest.mark.parametrize("command", ["exec", "env"])
+def test_a_daemon_of_another_user_is_told_of(tmp_path: Path, command: str) -> None:
+    """Who is not the daemon's user is told that its runs are another user's; a job may name one."""
+    env = crontab(tmp_path, 'any]\ncommand = "true"', 'root]\ncommand = "true"\nuser = "root"')
+    state = tmp_path / "state"
+    assert pycron(command, "any", env=env).stderr == ""
+    state.mkdir()
+    assert pycron(command, "any", env=env).stderr == ""
+    os.chown(state, 65534, 65534)
+    assert "belongs to user nobody" in pycron(command, "any", env=env).stderr
+    assert pycron(command, "root", env=env).stderr == ""
+
+
 # --- signals ------------------------------------------------------------------------------------
 
 
