@@ -28,6 +28,7 @@ from crond_py.ledger.aside import REFUSALS, Aside, fields, tell_refused
 from crond_py.ledger.journal import Journal
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.salvage import begin_in_place
+from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
 from crond_py.model import Cursor, Run
@@ -185,9 +186,11 @@ class JournaledLedger:
         if isinstance(error, LedgerCorruptError):
             self._damage = error
         self._is_mending_put_off = False
-        self._aside = Aside(str(error), self._remains(), self._journal)
+        self._aside = Aside(str(error), self.remains, self._journal)
 
-    def _remains(self) -> Remains:
+    @property
+    def remains(self) -> Remains:
+        """What is to be carried over should the file be lost now; not while there is trouble."""
         known = self._known
         return Remains(
             self._identity, dict(known.cursors), known.open_runs(), known.last_id, self._applied
@@ -293,6 +296,8 @@ class JournaledLedger:
             self.settle()
             while self._is_copying:
                 self.settle()
+            if self._aside is None and self._file.is_in_place:
+                write_spare(self._file.path, self.remains, is_final=True)
         self._is_closed = True
         self._file.close()
         if self._journal is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crond_py.ledger.changes import changed, claimed, with_attempt
+from crond_py.ledger.steps import Step
 from crond_py.model import Cursor, Run
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
 
@@ -21,7 +22,7 @@ class Remains:
     """What is carried over into a ledger that is begun in another's place.
 
     ``identity`` is empty where nobody knows it. ``applied`` is the number of the journal's last
-    record that is in it.
+    record that is in it. ``steps`` are carried over besides.
     """
 
     identity: str
@@ -29,6 +30,7 @@ class Remains:
     open_runs: Sequence[Run]
     last_id: int
     applied: int
+    steps: Sequence[Step] = ()
 
 
 class Known:

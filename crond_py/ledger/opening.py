@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,10 +18,12 @@ from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger.aside import fields, tell_results
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.journaled import JournaledLedger, tell_damage
+from crond_py.ledger.known import Remains
 from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
+from crond_py.ledger.spare import read_spare, write_spare
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.ledger.steps import Step, unpack
-from crond_py.ports import Clock
+from crond_py.ledger.steps import Kind, Step, to_step, unpack
+from crond_py.ports import Clock, SetCursor
 
 log = logging.getLogger("pycron.ledger")
 
@@ -42,19 +45,17 @@ def open_ledger(
     path = Path(os.path.realpath(path))  # what is beside it is beside the file itself
     finish_begun(path)
     journal, troubles = _open_journal(journal_file(path))
-    try:
+    with ExitStack() as opened:
+        if journal is not None:
+            opened.callback(journal.close)
         records = list(journal.records()) if journal is not None else []
         file = _open_file(path, clock, journal, records, troubles)
-        try:
-            _take_over(journal, records, file, clock)
-            return JournaledLedger(file, journal, clock, keep_hold=keep_hold, troubles=troubles)
-        except BaseException:
-            file.close()
-            raise
-    except BaseException:
-        if journal is not None:
-            journal.close()
-        raise
+        opened.callback(file.close)
+        _take_over(journal, records, file, clock)
+        ledger = JournaledLedger(file, journal, clock, keep_hold=keep_hold, troubles=troubles)
+        write_spare(path, ledger.remains, is_final=False)
+        opened.pop_all()
+    return ledger
 
 
 def journal_file(path: Path) -> Path:
@@ -84,14 +85,28 @@ def _open_file(
     except LedgerCorruptError as error:
         if error.is_newer:
             raise
-        remains = salvage(path)
-        if not remains.identity and journal is not None and records:
-            # The journal's runs have the latest numbers, and it knows whose they are.
-            applied = records[0].number - 1
-            remains = replace(remains, identity=journal.identity, applied=applied)
+        remains = _remains(path, now, journal, records)
         aside = begin_in_place(path, remains, now)
         troubles.append(tell_damage(error, aside, now))
         return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now)
+
+
+def _remains(path: Path, now: datetime, journal: Journal | None, records: list[Record]) -> Remains:
+    """Return what is left of a damaged ledger, from wherever something is left."""
+    found = salvage(path)
+    if found.identity and found.cursors:
+        return found
+    spare = read_spare(path, now)
+    if spare is not None and not found.identity:
+        # Cursors that could be read are as new as can be, and come last.
+        more = [to_step(SetCursor(cursor)) for cursor in found.cursors.values()]
+        found = replace(spare, steps=[*spare.steps, *more])
+    elif spare is not None:
+        found = replace(found, steps=[step for step in spare.steps if step.kind is Kind.CURSOR])
+    if not found.identity and journal is not None and records:
+        # The journal's runs have the latest numbers, and it knows whose they are.
+        found = replace(found, identity=journal.identity, applied=records[0].number - 1)
+    return found
 
 
 def _take_over(

@@ -115,6 +115,7 @@ def _steps(remains: Remains) -> Iterator[Step]:
         yield to_step(SetCursor(cursor))
     for run in remains.open_runs:
         yield from steps_of_run(run)
+    yield from remains.steps
 
 
 def _in_parts(steps: Iterable[Step]) -> Iterator[list[Step]]:

@@ -251,6 +251,13 @@ command = 'sh "$STAMP" ran'
 """
 
 
+EACH_BOOT = """
+[jobs.boot]
+startup = "boot"
+command = 'sh "$STAMP" ran'
+"""
+
+
 def _ruin(ledger: Path, *spared: str) -> None:
     """Overwrite the pages that tables and indexes begin with, but for those named."""
     with closing(sqlite3.connect(ledger, isolation_level=None)) as probe:
@@ -319,6 +326,28 @@ def test_salvaged_at_the_start(daemon: Daemon) -> None:
     assert [row["run"] for row in daemon.history("quick")] == [3]
     assert len(daemon.stamps("once")) == 1
     assert daemon.history("once") == []
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_overwritten_while_it_was_stopped(daemon: Daemon, is_killed: bool) -> None:
+    """Where nothing can be read any more, what is past is not run a second time (P2, P8)."""
+    at = (SystemClock().now() - timedelta(days=1)).isoformat(timespec="seconds")
+    log = daemon.start(ONCE.format(at=at) + QUICK + EACH_BOOT)
+    for job in ("once", "boot"):
+        log.wait("run succeeded", job=job)
+    daemon.stop()
+    if is_killed:
+        daemon.start()
+        daemon.kill()
+    for file in daemon.state.glob("ledger.sqlite*"):
+        file.write_bytes(b"this is no database" * 1000)
+    log = daemon.start()
+    log.wait("the ledger is damaged")
+    daemon.cli("trigger", "quick")
+    log.wait("run succeeded", job="quick")
+    daemon.stop()
+    assert len(daemon.stamps("once")) == 1
+    assert len(daemon.stamps("boot")) == 1
 
 
 @pytest.mark.parametrize("what", ["ledger", "directory"])

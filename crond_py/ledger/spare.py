@@ -1,0 +1,118 @@
+"""A spare copy of what a ledger must not lose, for the day when nothing of it can be read.
+
+It is made when a daemon ends, and is then as good as the ledger. While a daemon is at work it is
+as old as its start; all that is taken from it then is which schedules were known, so that nothing
+that is past counts as missed a second time.
+
+Not responsible for what can be read of a damaged ledger; see ``salvage``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from crond_py.ledger.aside import fields
+from crond_py.ledger.known import Remains
+from crond_py.ledger.records import to_cursor
+from crond_py.ledger.steps import Kind, Step, pack, steps_of_run, to_step, unpack
+from crond_py.ports import SetCursor
+
+log = logging.getLogger("pycron.ledger")
+
+_FORMAT = 1
+
+
+def spare_file(path: Path) -> Path:
+    """Return where the spare copy for the ledger at ``path`` is."""
+    return path.with_name(f"{path.stem}.spare")
+
+
+def write_spare(path: Path, remains: Remains, *, is_final: bool) -> None:
+    """Make the spare copy for the ledger at ``path``; ``is_final``: nothing is written after it.
+
+    Where it cannot be made there is none, rather than one that is out of date.
+    """
+    steps = [to_step(SetCursor(cursor)) for cursor in remains.cursors.values()]
+    for run in remains.open_runs:
+        steps += steps_of_run(run)
+    content = {
+        "format": _FORMAT,
+        "is_final": is_final,
+        "identity": remains.identity,
+        "last_id": remains.last_id,
+        "applied": remains.applied,
+        "steps": json.loads(pack(steps)),
+    }
+    spare = spare_file(path)
+    try:
+        spare.unlink(missing_ok=True)
+        _write(spare, json.dumps(content, separators=(",", ":")).encode("ascii"))
+    except OSError as error:
+        log.warning(
+            "there is no spare copy of the ledger's state",
+            extra=fields(file=str(spare), reason=error.strerror),
+        )
+
+
+def _write(spare: Path, content: bytes) -> None:
+    """Write a file that is there whole, also after a power cut, or not at all."""
+    new = spare.with_name(f"{spare.name}.new")
+    new.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(spare)
+    directory = os.open(spare.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read_spare(path: Path, now: datetime) -> Remains | None:
+    """Return what the spare copy for the ledger at ``path`` has; None where there is none.
+
+    Of one that is not final there are only the cursors, and each is set to ``now``: what was due
+    before that may have run or not, and nothing is run twice.
+    """
+    try:
+        content = json.loads(spare_file(path).read_bytes())
+        if content["format"] != _FORMAT:
+            return None
+        steps = unpack(json.dumps(content["steps"]).encode("ascii"))
+        if not content["is_final"]:
+            return Remains("", {}, [], 0, 0, _settled(steps, now))
+        return Remains(
+            str(content["identity"]),
+            {},
+            [],
+            int(content["last_id"]),
+            int(content["applied"]),
+            steps,
+        )
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        return None  # none, or none that can be read
+
+
+def _settled(steps: Sequence[Step], now: datetime) -> list[Step]:
+    cursors = [to_cursor(step.row) for step in steps if step.kind is Kind.CURSOR]
+    return [
+        to_step(
+            SetCursor(
+                replace(
+                    cursor,
+                    baseline=max(cursor.baseline, now),
+                    accounted_until=max(cursor.accounted_until, now),
+                )
+            )
+        )
+        for cursor in cursors
+    ]
