@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "check": "crond_py.cli.check",
     "list": "crond_py.cli.jobs",
     "next": "crond_py.cli.upcoming",
+    "graph": "crond_py.cli.graph",
     "history": "crond_py.cli.history",
     "logs": "crond_py.cli.logs",
     "status": "crond_py.cli.status",
