@@ -10,13 +10,15 @@ busy machine, the whole daemon would wait.
 from __future__ import annotations
 
 import errno
+import fcntl
 import marshal
 import os
 import resource
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,29 +49,7 @@ def execute_confined(
 ) -> int:
     """Start the process by the shim; return its pid. Raises CannotStartError."""
     try:
-        orders = _write_orders(_orders(spec, setting, prepared.program))
-        try:
-            reader, writer = os.pipe2(os.O_CLOEXEC)
-        except OSError:
-            os.close(orders)
-            raise
-        with os.fdopen(reader, "rb") as report:
-            try:
-                shim = ("-I", "-S", "-c", _SHIM, str(orders), str(writer))
-                pid = popen(
-                    [os.fsencode(argument) for argument in (sys.executable, *shim)],
-                    stdin=subprocess.DEVNULL if prepared.stdin is None else prepared.stdin,
-                    streams=streams,
-                    pass_fds=(orders, writer),
-                    cwd="/",
-                    # Nothing of the job's may influence an interpreter that may be root's.
-                    env={name: setting.env[name] for name in RESERVED if name in setting.env},
-                    umask=spec.umask,
-                )
-            finally:
-                os.close(writer)
-                os.close(orders)
-            told = report.read()
+        pid, told = _run_shim(spec, setting, prepared, streams)
     except OSError as error:
         if error.errno in EXEC_FAULTS:
             raise CannotStartError(explain(error, spec, setting, prepared.program)) from None
@@ -80,6 +60,47 @@ def execute_confined(
         return pid
     _, status = os.waitpid(pid, 0)
     raise CannotStartError(_explain_shim(told, status, spec, setting, prepared.program))
+
+
+def _run_shim(
+    spec: ProcessSpec, setting: Setting, prepared: Prepared, streams: tuple[int, int]
+) -> tuple[int, bytes]:
+    """Start the shim, and return its pid and all it tells before it has executed the job."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with os.fdopen(reader, "rb") as told:
+        with (
+            _owned(writer) as report,
+            _owned(_write_orders(_orders(spec, setting, prepared.program))) as orders,
+        ):
+            shim_argv = (sys.executable, "-I", "-S", "-c", _SHIM, str(orders), str(report))
+            pid = popen(
+                [os.fsencode(argument) for argument in shim_argv],
+                stdin=subprocess.DEVNULL if prepared.stdin is None else prepared.stdin,
+                streams=streams,
+                pass_fds=(orders, report),
+                cwd="/",
+                # Nothing of the job's may influence an interpreter that may be root's.
+                env={name: setting.env[name] for name in RESERVED if name in setting.env},
+                umask=spec.umask,
+            )
+        return pid, told.read()
+
+
+@contextmanager
+def _owned(descriptor: int) -> Iterator[int]:
+    """Close a descriptor at the end; until then it has a number that is no standard stream's.
+
+    Where we were started without these, a new descriptor would get one of their numbers, and in
+    the child the stream of the job would take its place.
+    """
+    held = descriptor
+    try:
+        if descriptor <= _STANDARD:
+            held = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STANDARD + 1)
+            os.close(descriptor)
+        yield held
+    finally:
+        os.close(held)
 
 
 def become(spec: ProcessSpec) -> None:
