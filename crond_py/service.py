@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -77,6 +78,7 @@ SAME_REQUEST = timedelta(milliseconds=200)
 
 _BEAT: Final = object()
 _STOPPED: Final = object()
+_LISTEN: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Service:
             # Under the lock: a second daemon must not replace the first one's file.
             stack.enter_context(PidFile(self._options.pid_file))
         ledger = stack.enter_context(
-            closing(open_ledger(places.ledger, self._clock, keep_hold=lock.keep))
+            closing(open_ledger(places.ledger, self._clock, keep_hold=partial(self._keep, lock)))
         )
         become_subreaper()
         sinks = {OutputMode.STREAM: self._log}
@@ -181,10 +183,35 @@ class Service:
         watch = ClockWatch(self._clock, self._clock_changed, check_every=self._options.clock_check)
         watch.start()
         stack.callback(watch.stop)
-        server = ControlServer(places.socket, Handlers(self._engine, self), self._clock)
-        server.start()
-        stack.callback(server.stop)
+        self._server = self._listen()
+        stack.callback(self._stop_listening)
         self._begin_watchdog()
+
+    def _listen(self) -> ControlServer:
+        socket = self._options.places.socket
+        server = ControlServer(socket, Handlers(self._engine, self), self._clock)
+        server.start()
+        return server
+
+    def _stop_listening(self) -> None:
+        self._server.stop()  # by then it may be another than at the start
+
+    def _keep(self, lock: StateLock, now: datetime) -> None:
+        """Keep the state directory, which somebody has deleted while it was in use."""
+        lock.keep(now)
+        self._inbox.put(_LISTEN)
+
+    def _listen_again(self) -> None:
+        """Have a control socket in its place again."""
+        if os.path.lexists(self._options.places.socket):
+            return
+        self._server.stop()
+        try:
+            self._server = self._listen()
+        except PycronError as error:
+            log.error("there is no control socket any more: %s", error, extra=_no_fields())
+        else:
+            log.warning("the control socket was deleted; it is there again", extra=_no_fields())
 
     def _build_core(self, ledger: JournaledLedger, runner: ProcessRunner) -> Core:
         parts = Parts(
@@ -225,6 +252,8 @@ class Service:
                     self._reload_on_signal()
                 case StopRequest():
                     self._stop(item)
+                case _ if item is _LISTEN:
+                    self._listen_again()
 
     # --- stop -----------------------------------------------------------------------------
 

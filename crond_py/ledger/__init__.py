@@ -3,9 +3,15 @@
 A ledger holds runs with their attempts, and one cursor a job. Its interface is ``ports.Ledger``;
 what that promises is held by one suite, ``tests/conformance``, that runs against every ledger.
 
-- ``sqlite``: the real one. ``SqliteLedger`` writes, ``open_reader`` looks on from any process.
-- ``memory``: the same in memory, which can be made to fail and to crash. For tests.
+- ``journaled``: the daemon's. ``JournaledLedger`` is ``sqlite``, and while that takes nothing
+  (locked, no room, damaged, deleted) ``aside``: the ``journal`` takes the writes, and ``memory``
+  answers. ``opening.open_ledger`` makes it.
+- ``sqlite``: the file. ``SqliteLedger`` writes, ``open_reader`` looks on from any process.
+- ``memory``: the same in memory, which can also be made to fail and to crash, for tests.
 - ``lock``: who may write. One daemon to a state directory.
+- ``salvage``, ``spare``, ``known``: what is carried over from a damaged file to a fresh one, read
+  from it, from a copy beside it, or known to the daemon.
+- ``steps``: writes as rows, for the file and the journal alike; ``changes``: for memory.
 - ``database``, ``reader``, ``records``, ``queries.sql``, ``migrations/``: what ``sqlite`` is made
   of: files and errors, asking, rows to and from the model's words, the statements, the tables.
 
@@ -14,4 +20,8 @@ durable write returns once the log is on the disk (``synchronous = FULL``). Anot
 kernel's hands when it returns (``NORMAL``): it outlives a kill, and a power cut may undo it; but
 the log is one file and is read from its beginning, so a durable write takes everything before it
 along. An error leaves nothing half written and the connection in use.
+
+What holds in trouble, too: a claim is durable, in the file or in the journal, before anybody acts
+on it; an occurrence has one run; a run keeps its number. The file knows the number of the
+journal's last record that it has, so none is copied twice, however often a daemon is killed.
 """

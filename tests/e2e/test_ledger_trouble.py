@@ -361,6 +361,9 @@ def test_deleted_while_it_runs(daemon: Daemon, what: str) -> None:
         shutil.rmtree(daemon.state)
     log.wait("the ledger was deleted; it was begun again")
     since = len(log.events)
+    if what == "directory":
+        log.wait("the control socket was deleted; it is there again")
+    assert daemon.status()["troubles"] == []
     log.wait("run succeeded", job="tick", count=2, since=since)
     with closing(open_reader(daemon.ledger)) as ledger:
         assert len(ledger.runs(RunQuery(limit=None))) >= 4
