@@ -32,6 +32,7 @@ from crond_py.printable import printable_line
 from crond_py.runner.compaction import ROOM_BYTES, Compactor
 from crond_py.runner.holes import has_writer, punch
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, NO_LINK, ONCE, Inotify
+from crond_py.runner.output import open_to_read
 from crond_py.runner.passing import Passer, Progress
 from crond_py.runner.procfile import SHORTAGES
 
@@ -47,6 +48,7 @@ MOST_BLOCKED: Final = 100
 MUCH_BYTES: Final = 1 << 20
 """A file that grows by as much between two looks is looked at again soon."""
 
+_TO_PUNCH: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CANNOT_PUNCH: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 # A shell that redirects to /dev/stdout or /dev/stderr opens the file that it is, anew and empty.
@@ -127,8 +129,7 @@ class Upkeep:
         """Note that the process of an attempt has ended."""
         if (kept := self._kept.get(key)) is not None:
             kept.has_ended = True
-            if not kept.is_blocked:
-                self._look(kept)
+            self._look(kept)
 
     def unblock(self) -> None:
         """Note that a sink has room again: who has waited longest goes first."""
@@ -218,7 +219,7 @@ class Upkeep:
         if kept.is_blocked:
             progress = Progress.BLOCKED
         elif kept.passer is not None:
-            descriptor = os.open(output.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = open_to_read(output.path)
             try:
                 progress = kept.passer.pass_on(descriptor, is_over=is_over)
             finally:
@@ -236,7 +237,7 @@ class Upkeep:
         if end - begin < _slack(limit):
             return
         try:
-            descriptor = os.open(kept.output.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(kept.output.path, _TO_PUNCH)
             try:
                 kept.hole_end = punch(descriptor, begin, end)
             finally:
@@ -279,7 +280,7 @@ class Upkeep:
 
     def _has_writer(self, kept: Kept) -> bool | None:
         """Whether something that was left behind can still write; None: that cannot be told."""
-        descriptor = os.open(kept.output.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_to_read(kept.output.path)
         try:
             return has_writer(descriptor)
         finally:

@@ -135,9 +135,12 @@ def test_standard_descriptors(harness: Harness) -> None:
     """Input is empty; output and error are the same file, appended to."""
     assert harness.output_of("readlink /proc/$$/fd/0; cat") == b"/dev/null\n"
     path = harness.directory / "both"
-    path.write_bytes(b"before\n")
     harness.run("echo out; echo err >&2; echo out again", output=path)
-    assert path.read_bytes() == b"before\nout\nerr\nout again\n"
+    assert path.read_bytes() == b"out\nerr\nout again\n"
+    appends = "grep flags /proc/self/fdinfo/1 /proc/self/fdinfo/2"
+    flags = [int(line.split()[-1], 8) for line in harness.output_of(appends).splitlines()]
+    assert all(flag & os.O_APPEND for flag in flags)
+    assert len(flags) == 2
 
 
 def test_output_that_is_not_wanted_goes_nowhere(harness: Harness) -> None:
