@@ -21,7 +21,7 @@ from typing import Final
 
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, has_writer
-from crond_py.runner.output import beside, open_to_read, open_to_read
+from crond_py.runner.output import beside, open_to_read
 
 ROOM_BYTES: Final = 128
 """By how much a file may be beyond its limit: the line that is put into it fits."""
