@@ -227,15 +227,16 @@ def test_a_daemon_without_standard_streams_starts_jobs(tmp_path: Path) -> None:
         "from crond_py.ports import AttemptKey, OutputSpec, ProcessSpec\n"
         "from crond_py.runner.spawn import spawn\n"
         "for number in range(3): os.close(number)\n"
-        "for number, more in enumerate(({}, {'limits': Limits(core_bytes=0)})):\n"
+        "few = Limits(core_bytes=0)\n"
+        "for number, more in enumerate(({}, {'limits': few}, {'limits': few, 'stdin': None})):\n"
         "    output = OutputSpec(Path(sys.argv[1], str(number)))\n"
         "    spec = ProcessSpec(AttemptKey(1, 1), 'x-1', ('/bin/sh', '-c', 'cat; ls /proc/$$/fd;"
-        " echo told >&2'), {}, '/', 0o022, output, stdin='text\\n', **more)\n"
+        " echo told >&2'), {}, '/', 0o022, output, **{'stdin': 'text\\n', **more})\n"
         "    os.waitpid(spawn(spec).pid, 0)\n"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=True, timeout=60)
-    for number in range(2):
-        assert (tmp_path / str(number)).read_text().split() == ["text", "0", "1", "2", "told"]
+    for number, text in enumerate((["text"], ["text"], [])):
+        assert (tmp_path / str(number)).read_text().split() == [*text, "0", "1", "2", "told"]
 
 
 def test_a_confined_run_is_stopped_like_any_other(harness: Harness) -> None:
