@@ -104,12 +104,15 @@ def test_ends_groups_where_no_descriptor_is_left_to_look_with(
     assert "only process groups are ended" in caplog.text
 
 
-def test_starts_that_hang_hold_up_only_themselves(tmp_path: Path) -> None:
+def test_starts_that_hang_hold_up_only_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many starts hang on a dead disk, another is begun within a second (P4)."""
     clock = FakeClock()
     harness = Harness(tmp_path, clock)
     harness.runner.open()
     # Opening a pipe to write waits for a reader, like a file on a dead disk does for its server.
+    monkeypatch.setattr("crond_py.runner.spawn.open_output", lambda at: os.open(at, os.O_WRONLY))
     pipes = [harness.fifo(f"hanging-{number}") for number in range(4)]
     hanging = [harness.start(("true",), output=pipe) for pipe in pipes]
     key = harness.start(("true",))
@@ -120,7 +123,7 @@ def test_starts_that_hang_hold_up_only_themselves(tmp_path: Path) -> None:
     # What was added leaves again, down to those that are always there.
     readers = [os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) for pipe in pipes]
     for other in hanging:
-        assert harness.started(other).note.endswith("not a regular file (EINVAL)")
+        assert harness.started(other).note == ""
         harness.ended(other)
     for reader in readers:
         os.close(reader)
