@@ -26,7 +26,7 @@ from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
 
 log = logging.getLogger("pycron.ledger")
 
-AT_ONCE = 300
+AT_ONCE = 100
 """How many writes are copied from the journal in one go; the engine stands still for it."""
 
 REFUSALS = (LedgerRefusedError, TypeError, ValueError, OverflowError)
@@ -166,7 +166,9 @@ class Aside:
             number, place = record.number, record.place
         is_last = number == self._written
         last_id = self.memory.last_id if is_last else 0
-        tell_results(steps, file.write_each(steps, applied=number, last_id=last_id))
+        # What a power cut takes of the file is still in the journal, until all has been copied.
+        results = file.write_each(steps, applied=number, last_id=last_id, durable=is_last)
+        tell_results(steps, results)
         self._copied, self._place = number, place
         return not is_last
 

@@ -117,16 +117,21 @@ class SqliteLedger(Asking):
         return ids
 
     def write_each(
-        self, steps: Sequence[Step], *, applied: int = 0, last_id: int = 0
+        self,
+        steps: Sequence[Step],
+        *,
+        applied: int = 0,
+        last_id: int = 0,
+        durable: bool = True,
     ) -> list[int | LedgerRefusedError | None]:
-        """Write, durably and in order, all of the steps that can be; return one item for each.
+        """Write, in order, all of the steps that can be; return one item for each.
 
         The item is what became of it: the id of a claim's run, None (a claim whose occurrence is
         there already, or no claim), or why it is refused. ``applied`` is the number of the last
         record of the journal that is herewith written; no run gets an id up to ``last_id``.
         """
         self._check_in_place()
-        with self._transaction(is_synchronous=True):
+        with self._transaction(is_synchronous=durable):
             taken = [self._take_alone(step) for step in steps]
             self._execute("set_journal_applied", [applied])
             self._execute("begin_ids", [])
