@@ -293,9 +293,7 @@ class Accounts:
         waiting, self.pending = self.pending, []
         for run in [*waiting, *fresh]:
             job = self.world.in_force.get(run.job) or self.world.parked[run.job]
-            if run.cause not in _PLANNED or not _is_counted(job):
-                continue
-            if not self._enter(run):
+            if run.cause in _PLANNED and _is_counted(job) and not self._enter(run):
                 self._has_no_place(run, now)
 
     def _enter(self, run: Run) -> bool:

@@ -85,7 +85,7 @@ def finish_stop(world: World) -> None:
     if world.daemon is not None and world.daemon.is_stopping:
         world.pass_time(world.random.choice((0, 10)) * SECOND)
         _end_runs(world)
-        world.pass_time(5 * SECOND)
+        world.pass_time(12 * SECOND)  # what is left of a removed job has the default kill_after
     if world.daemon is not None and world.daemon.is_stopping:
         if world.ledger.failing is None:
             world.breach(Broken("P6", "the daemon was told to stop at once, and goes on"))

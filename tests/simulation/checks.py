@@ -73,6 +73,7 @@ class Inspector:
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.world)
         self.world.machine.on_start = self.world.watching(self._started)
+        self.world.machine.on_turn = self.world.watching(self._turned)
         self.world.watchers.append(self.world.watching(self._written))
         self.world.on_begin.append(self._begins)
         self.world.on_stopped.append(self._stopped)
@@ -136,21 +137,29 @@ class Inspector:
     def _look_at_ends(self) -> None:
         """P6: nothing outlives its timeout, or its command, by more than its grace."""
         world = self.world
-        daemon = world.daemon
-        if daemon is None or world.ledger.failing is not None:
+        if world.daemon is None or world.ledger.failing is not None:
             return
-        now_ns = world.clock.monotonic_ns()
         for tree in world.machine.alive:
-            job = tree.spec.job
-            if job is None or not self._is_open(tree) or not self._is_watched(tree):
-                continue
-            over_ns = self._is_over_since(tree, job)
-            known_ns = max(daemon.begun_ns, world.awake_ns, world.trouble_until_ns)
-            if over_ns is not None:
-                late_ns = now_ns - max(over_ns, known_ns)
-                if late_ns > _ns(job.kill_after + 2 * SECOND):
-                    text = f"its processes {[each.pid for each in tree.alive]} should have ended"
-                    self._breach("P6", f"{text} {late_ns / 1e9} s ago", tree.job, tree.key.run_id)
+            if self._is_open(tree) and self._is_watched(tree) and tree.spec.job is not None:
+                self._is_ended_in_time(tree, tree.spec.job.kill_after + 2 * SECOND)
+
+    def _turned(self, tree: Tree) -> None:
+        """P6: what is to be ended is asked to end, at its time."""
+        world = self.world
+        is_seen = world.daemon is not None and not world.is_frozen and world.ledger.failing is None
+        if is_seen and self._is_open(tree) and self._is_watched(tree):
+            self._is_ended_in_time(tree, SECOND)
+
+    def _is_ended_in_time(self, tree: Tree, grace: timedelta) -> None:
+        world, daemon, job = self.world, self.world.daemon, tree.spec.job
+        over_ns = self._is_over_since(tree, job) if job is not None else None
+        if over_ns is None or daemon is None:
+            return
+        known_ns = max(daemon.begun_ns, world.awake_ns, world.trouble_until_ns)
+        late_ns = world.clock.monotonic_ns() - max(over_ns, known_ns)
+        if late_ns > _ns(grace):
+            text = f"its processes {[each.pid for each in tree.alive]} should have ended"
+            self._breach("P6", f"{text} {late_ns / 1e9} s ago", tree.job, tree.key.run_id)
 
     def _is_over_since(self, tree: Tree, job: Job) -> int | None:
         """Return since when a tree is to be ended; None: it may go on."""
@@ -159,8 +168,7 @@ class Inspector:
             return ended_ns
         if job.timeout is None:
             return None
-        # The time that the daemon was frozen for is not counted, nor that to the word of a start.
-        return max(tree.leader.started_ns, self.world.awake_ns) + _ns(job.timeout)
+        return tree.leader.started_ns + _ns(job.timeout)
 
     def _is_watched(self, tree: Tree) -> bool:
         run = self.world.ledger.run(tree.key.run_id)

@@ -197,7 +197,8 @@ class Behaviour:
 class Machine:
     """What outlives the daemon: its processes, and what an observer noted of them.
 
-    ``on_start`` is called with each tree when it has just begun. ``tells_exits``: whether the
+    ``on_start`` is called with each tree when it has just begun, ``on_turn``
+    when its leader ends or it gets its first signal. ``tells_exits``: whether the
     exit status of an adopted process can be had here.
     """
 
@@ -205,6 +206,7 @@ class Machine:
     clock: SimClock
     story: Story
     on_start: Callable[[Tree], None] = lambda _tree: None
+    on_turn: Callable[[Tree], None] = lambda _tree: None
     behaviours: dict[str, Behaviour] = field(default_factory=dict)
     trees: list[Tree] = field(default_factory=list)
     by_key: dict[AttemptKey, Tree] = field(default_factory=dict)
@@ -253,6 +255,8 @@ class Machine:
             self._end(tree, process)
 
     def _end(self, tree: Tree, process: FakeProcess) -> None:
+        if process is tree.leader and not tree.stops:
+            self.on_turn(tree)
         process.ended_ns = self.clock.monotonic_ns()
         if process is tree.leader:
             tree.ended_at = self.clock.now()
@@ -267,6 +271,8 @@ class Machine:
     def signal(self, tree: Tree, *, force: bool) -> None:
         """Send SIGTERM or SIGKILL to all of a tree."""
         now_ns = self.clock.monotonic_ns()
+        if not tree.stops:
+            self.on_turn(tree)
         tree.stops.append((now_ns, force))
         self._tell(tree, "{} to its tree", "SIGKILL" if force else "SIGTERM")
         for process in tree.alive:

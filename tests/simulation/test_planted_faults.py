@@ -219,7 +219,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         lambda _: lambda self, active: self._parts.outbox.then(lambda: self.launch(active)),
         "P1 P2",
     ),
-    "a process is started twice": (FakeProcesses, "start", twice, "P2"),
+    "a process is started twice": (FakeProcesses, "start", twice, "P1 P2"),
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     # overlap and pools
@@ -235,7 +235,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "queue_limit is no limit": (admission, "decide_overlap", with_(queue_limit=10**6), "P5"),
     "one slot too many": (Slots, "is_free_for", room_for_one_more, "P4"),
     "slots leak": (Slots, "release", nothing, "P1 P4"),
-    "nobody is next": (Attempts, "promote", nothing, "P1"),
+    "nobody is next": (Attempts, "promote", nothing, "P4"),
     # ends
     "retry after a cancel": (Stopper, "cancel", forget_to_cancel_retries, "P6"),
     "a cancelled attempt is tried again": (Attempts, "ended", retry_when_cancelled, "P1 P6"),

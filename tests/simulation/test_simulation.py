@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ class HistoryFailedError(AssertionError):
 def play(seed: int, *, may_step_clock: bool | None = None) -> World:
     """Play one history; a broken promise fails with its story. Odd seeds also set the clock."""
     world = World(seed, bool(seed % 2) if may_step_clock is None else may_step_clock)
+    world.takes = timedelta(milliseconds=1)
     inspector = Inspector(world)
     try:
         world.add_random_jobs(world.random.randint(1, 5))

@@ -123,6 +123,8 @@ class World:
     has taken last, and ``pool_sizes`` what a run may have been let in by that has not started yet.
     ``parked`` are jobs that were taken out of the file. ``steps`` are those of the clock since the
     last look at the accounts: when (monotonic), how far, and whether a daemon was there to see it.
+    ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
+    instant, as they do not on a real machine.
 
     ``watchers`` are called with every write that the ledger has taken; ``on_begin`` before each
     life, ``on_force`` when a crontab comes into force, ``on_stopped`` after an orderly end.
@@ -130,6 +132,7 @@ class World:
 
     seed: int
     may_step_clock: bool = True
+    takes: timedelta = timedelta(0)
     random: Random = field(init=False)
     clock: SimClock = field(init=False)
     story: Story = field(init=False)
@@ -151,6 +154,7 @@ class World:
     steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
     trouble_until_ns: int = 0
     awake_ns: int = 0
+    is_frozen: bool = False
     broken: list[Broken] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
     watchers: list[Callable[[Sequence[Write], Sequence[int | None]], None]] = field(
@@ -247,6 +251,7 @@ class World:
 
     def boot_daemon(self) -> None:
         """Start a daemon on what is there."""
+        self.pass_time(self.takes)
         self.story.life += 1
         self.story.tell("the daemon starts")
         for callback in self.on_begin:
@@ -328,6 +333,7 @@ class World:
 
     def ask(self, question: Callable[[Core], T]) -> T | PycronError | None:
         """Put a request to the daemon as a client does; None: it died over it, or is not there."""
+        self.pass_time(self.takes)
         daemon = self.daemon
         if daemon is None:
             return None
@@ -395,7 +401,9 @@ class World:
     def freeze(self, span: timedelta) -> None:
         """Let the daemon see nothing for a while: it is stopped, or the machine suspended."""
         self.story.tell("frozen for {}", span)
+        self.is_frozen = True
         self.pass_time(span, is_frozen=True)
+        self.is_frozen = False
         self.story.tell("thawed")
         self.awake_ns = self.clock.monotonic_ns()
         self.drain()
