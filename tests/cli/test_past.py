@@ -144,6 +144,7 @@ def test_history_for_programs(env: dict[str, str]) -> None:
         "finished_at": "2026-03-01T12:20:00Z",
         "retry_at": None,
         "late_seconds": None,
+        "lag": None,
         "took_seconds": None,
         "attempts": [],
     }
