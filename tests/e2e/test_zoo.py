@@ -172,7 +172,7 @@ def test_group_is_ended(daemon: Daemon, mark: str) -> None:
     """A job that ends its own process group ends nobody else's, the daemon included."""
     log = daemon.start(_animal("kills_its_group", 'every = "1s"', mark=mark) + TICK)
     failed = log.wait("run failed", job="kills_its_group", count=2)
-    assert failed["reason"] == "ended by signal 9"
+    assert failed["reason"].startswith("ended by signal 9")
     log.wait("run succeeded", job="tick", count=2)
     daemon.stop()
     assert alive(mark) == []
