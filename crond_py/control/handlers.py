@@ -139,7 +139,7 @@ class Handlers:
         first = min(
             (job for job in status.jobs if job.next_due is not None), key=_next_due, default=None
         )
-        active = (run for job in status.jobs for run in job.active)
+        active = (run for job in (*status.jobs, *status.removed) for run in job.active)
         return DaemonStatus(
             pid=os.getpid(),
             version=crond_py.__version__,

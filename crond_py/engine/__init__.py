@@ -20,9 +20,9 @@ What holds, whatever happens:
    any point leaves either no row, and the occurrence is missed, or a row, and it is never claimed
    again: (job, era, due) is unique in the ledger.
 2. The claim and the job's cursor are one transaction, so no occurrence falls between them.
-3. With ``skip``, ``queue`` and ``replace`` at most one run of a job is active: one that has a slot, waits for
-   one, has a process, or waits for a retry. What still runs after a restart is adopted first,
-   be it the process that was started or only others that it has left.
+3. With ``skip``, ``queue`` and ``replace`` at most one run of a job is active: one that has a
+   slot, waits for one, has a process, or waits for a retry. What still runs after a restart is
+   adopted first, be it the process that was started or only others that it has left.
 4. A slot is held from the beginning of an attempt to its end, never while waiting.
 5. An occurrence that nothing stands in the way of is claimed ten milliseconds ahead, so that the
    disk does not delay it; its process never starts before its instant.

@@ -171,7 +171,8 @@ class Attempts:
             pid=event.pid,
             start_ticks=event.start_ticks,
             started_at=event.started_at,
-            reason=event.note or active.attempt.reason,  # it may be being ended already
+            # It may be being ended already, and that is the reason to keep.
+            reason=active.attempt.reason if active.attempt.stopping else event.note,
         )
         if event.note:
             tell(logging.ERROR, event.note, active.job.name, run=active.run.id)

@@ -304,7 +304,8 @@ class Core:
 
     def status(self) -> EngineStatus:
         """Return everything a person may ask about."""
-        states = [s for s in self._register.states.values() if not s.is_removed]
+        everyone = self._register.states.values()
+        states = [state for state in everyone if not state.is_removed]
         faults = [f"job {s.job.name} is {s.fault}" for s in states if s.fault]
         waits = [self._ledger_trouble] if self._ledger_trouble else []
         troubles = [*waits, *self._ledger.troubles, *faults]
@@ -313,6 +314,7 @@ class Core:
             started_at=self._started_at,
             is_stopping=self._register.is_stopping,
             jobs=tuple(map(job_status, states)),
+            removed=tuple(job_status(state) for state in everyone if state.is_removed),
             pools=tuple(
                 pool_status(slots, self._parts.timekeeper.reading())
                 for slots in self._register.pools.values()

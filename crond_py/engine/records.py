@@ -95,10 +95,12 @@ class ActiveRun:
     def is_to_be_left(self) -> bool:
         """Whether a stopping daemon leaves its processes to the next one.
 
-        What outlived its command unseen may be meant to stay, so it is not ended for a stop.
+        What outlived a command whose start was seen may be meant to stay, so it is not ended for a
+        stop.
         """
-        may_stay = self.job.on_stop is OnStop.LEAVE or bool(self.how_lost)
-        return may_stay and self.stop is None
+        has_outlived = bool(self.how_lost) and self.attempt is not None and self.attempt.pid
+        may_stay = self.job.on_stop is OnStop.LEAVE or has_outlived
+        return bool(may_stay) and self.stop is None
 
     @property
     def key(self) -> AttemptKey:

@@ -166,12 +166,10 @@ class Recoverer:
         return spec
 
     def _adopt(self, active: ActiveRun, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
-        """Watch the attempt's own process, if it is there."""
+        """Watch the attempt's own process, if it is there and known to be that."""
         attempt = active.attempt
         leader = next((survivor for survivor in survivors if survivor.leader), None)
-        if attempt is None or leader is None:
-            return False
-        if attempt.start_ticks is not None and attempt.start_ticks != leader.start_ticks:
+        if attempt is None or leader is None or not _is_the_same(attempt, leader):
             return False
         if not self._parts.processes.adopt(spec, leader):
             return False
@@ -270,6 +268,17 @@ def _active_run(job: Job, run: Run) -> ActiveRun:
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
     return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)
+
+
+def _is_the_same(attempt: Attempt, survivor: Survivor) -> bool:
+    """Whether a survivor is surely the process that was started.
+
+    Where the start was not entered nobody knows: a child that began a session of its own looks the
+    same, and its exit status would be taken for the command's.
+    """
+    if attempt.start_ticks is not None:
+        return attempt.start_ticks == survivor.start_ticks
+    return attempt.pid is not None and attempt.pid == survivor.pid
 
 
 def _stopping(attempt: Attempt | None) -> Outcome | None:

@@ -53,7 +53,11 @@ class PoolStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """The engine at one instant. ``troubles`` are faults that last, each a sentence."""
+    """The engine at one instant.
+
+    ``removed`` are jobs that are no longer in the crontab and still have runs. ``troubles`` are
+    faults that last, each a sentence.
+    """
 
     now: datetime
     started_at: datetime
@@ -61,6 +65,7 @@ class EngineStatus:
     jobs: tuple[JobStatus, ...]
     pools: tuple[PoolStatus, ...]
     troubles: tuple[str, ...]
+    removed: tuple[JobStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

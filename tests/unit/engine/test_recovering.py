@@ -92,3 +92,37 @@ def test_a_timeout_counts_elapsed_time(machine_with: MachineWith) -> None:
     assert tree.leader.ended_ns is not None
     lasted = (tree.leader.ended_ns - tree.leader.started_ns) / 1e9
     assert 4.98 <= lasted <= 5.0
+
+
+def test_a_process_whose_start_was_not_entered_is_not_taken_for_another(
+    machine_with: MachineWith,
+) -> None:
+    """P1, P5: it goes on and holds its job; how it ended nobody can say, not even its exit status.
+
+    What looks like it may be a child of it in a session of its own.
+    """
+    world = machine_with(replace(JOB, trigger=MINUTELY), lasts=90 * SECOND)
+    world.machine.behaviours["a"] = Behaviour(lasts=(90 * SECOND,), word_takes=SECOND / 2)
+    world.machine.tells_exits = True
+    world.pass_time(60 * SECOND + SECOND / 4)
+    world.kill_daemon()
+    world.boot_daemon()
+    assert outcomes(world) == ["running"]
+    world.pass_time(65 * SECOND)
+    assert outcomes(world) == ["running", "skipped"]
+    assert is_alive(world) == 1
+    world.pass_time(30 * SECOND)
+    assert outcomes(world)[0] == "lost"
+
+
+def test_runs_of_a_removed_job_are_shown(machine_with: MachineWith) -> None:
+    """P1: what still runs of a job that is no longer in the crontab can be seen."""
+    world = machine_with(JOB, lasts=60 * SECOND)
+    world.pass_time(2 * SECOND)
+    world.kill_daemon()
+    world.jobs = {}
+    world.boot_daemon()
+    assert world.daemon is not None
+    (removed,) = world.daemon.core.status().removed
+    assert [run.job for run in removed.active] == ["a"]
+    assert not world.daemon.core.status().jobs
