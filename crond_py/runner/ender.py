@@ -170,15 +170,17 @@ class Ender:
         if snapshot.has_gaps and not child.was_rechecked:
             child.was_rechecked = True
             return True
+        # What got SIGKILL with the leader may not have come to its end yet.
+        staying = [process for process in left if not proctree.is_ending(process.pid)]
         has_leader = child.pid != 0
         if not left or (has_leader and child.leftovers is Leftovers.LEAVE):
-            self._watch.finish(child, describe_left(left))
+            self._watch.finish(child, describe_left(staying))
             return False
         new = [process for process in left if watched.get(process.pid) != process.start_ticks]
         for process in new:
             self._attend(child, process, None, is_known=False)
-        if has_leader:
-            self._watch.linger(child, len(left))
+        if has_leader and staying:
+            self._watch.linger(child, len(staying))
         # Nothing tells of what ended before it was watched.
         return bool(new) and child.tree_is_gone and not child.unwatched
 

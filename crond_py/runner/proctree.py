@@ -9,6 +9,7 @@ start, field 22 of /proc/PID/stat, in clock ticks since boot.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from crond_py.runner import procfile
 from crond_py.runner.marks import Marks, read_marks
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PF_EXITING = 0x00000004  # linux/sched.h
+_SIGKILL_BIT = 1 << (signal.SIGKILL - 1)
 
 
 class Process(NamedTuple):
@@ -159,6 +162,17 @@ def find_survivors(identity: str) -> list[Survivor]:
             Survivor(*attempt, pid=process.pid, start_ticks=process.start_ticks, leader=is_leader)
         )
     return found
+
+
+def is_ending(pid: int) -> bool:
+    """Return whether a process that still shows has its end behind it or SIGKILL before it."""
+    fields = (procfile.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
+    if not fields or int(fields[6]) & _PF_EXITING:  # field 9
+        return True
+    for line in (procfile.read(f"/proc/{pid}/status") or b"").splitlines():
+        if line.startswith((b"SigPnd:", b"ShdPnd:")) and int(line.split()[1], 16) & _SIGKILL_BIT:
+            return True
+    return False
 
 
 def name_of(pid: int) -> str:

@@ -205,6 +205,20 @@ def test_a_job_that_kills_its_own_process_group(reaping: Harness) -> None:
     assert reaping.leftovers() == []
 
 
+@pytest.mark.parametrize("leftovers", Leftovers)
+def test_what_is_killed_with_its_leader_is_not_left(reaping: Harness, leftovers: Leftovers) -> None:
+    """A group that kills itself has left nothing, however long its members take to end (P6)."""
+    keys = []
+    for _ in range(40):
+        spec = replace(reaping.spec("sleep 999 & sleep 999 & kill -9 0"), leftovers=leftovers)
+        reaping.runner.start(spec)
+        keys.append(spec.key)
+    for key in keys:
+        ended = reaping.ended(key)
+        assert (ended.exit.signal, ended.note) == (9, "")
+        assert _kinds(reaping, key) == [Started, Ended]
+
+
 @pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
 def test_a_stop_reaches_what_is_hidden(reaping: Harness, force: bool) -> None:
     """Timeout and cancel end a process that shows no connection with its run (P6)."""
