@@ -243,16 +243,13 @@ class Attempts:
             return
         self._cancel_timer(active, "timeout_timer")
         active.attempt = replace(active.attempt, exit=event.exit)
+        left = (
+            f"{event.count} process{'' if event.count == 1 else 'es'} that the command left behind"
+        )
         if active.stop is None:
             outcome, reason = judge_exit(event.exit, active.job.success_codes)
-            active.stop = Stop(outcome, reason)
-        number = f"{event.count} process{'' if event.count == 1 else 'es'}"
-        tell(
-            logging.WARNING,
-            f"ending {number} that the command left behind",
-            active.job.name,
-            run=active.run.id,
-        )
+            active.stop = Stop(outcome, "; ".join(filter(None, (reason, f"ended {left}"))))
+        tell(logging.WARNING, f"ending {left}", active.job.name, run=active.run.id)
         self.note_stop(active, is_durable=False)
         self.signal(active)
 
