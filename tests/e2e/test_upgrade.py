@@ -251,6 +251,7 @@ def test_left_run_of_a_removed_job(daemon: Daemon, bell: Bell, gate: Gate) -> No
     daemon.stop()
     log = daemon.start('[jobs.other]\nschedule = "@yearly"\ncommand = "true"\n')
     assert [(row["run"], row["state"]) for row in daemon.history("long")] == [(run, "running")]
+    assert [(a["job"], a["run"]) for a in daemon.status()["active"]] == [("long", run)]
     gate.open()
     log.wait(("run succeeded", "run lost"), run=run)
     daemon.stop()
