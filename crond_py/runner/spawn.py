@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crond_py.errors import CannotStartError
@@ -63,7 +64,7 @@ def spawn(spec: ProcessSpec, *, streams: tuple[int, int] | None = None) -> Spawn
 def _start(
     spec: ProcessSpec, setting: Setting, prepared: Prepared, streams: tuple[int, int] | None
 ) -> Spawned:
-    output, note = (None, "") if streams is not None else _open_output(spec)
+    output, note = (None, "") if streams is not None else _open_output(spec, setting)
     target = subprocess.DEVNULL if output is None else output
     try:
         way = execute_confined if is_confined(spec) else execute
@@ -74,15 +75,21 @@ def _start(
             os.close(output)
 
 
-def _open_output(spec: ProcessSpec) -> tuple[int | None, str]:
+def _open_output(spec: ProcessSpec, setting: Setting) -> tuple[int | None, str]:
     """Return the descriptor for the output. A job does not fail because its log cannot be kept."""
     if spec.output is None:
         return None, ""
     try:
-        return open_output(spec.output.path), ""
+        descriptor = open_output(spec.output.path)
     except OSError as error:
         path = printable_line(str(spec.output.path))
         return None, f"its output is not kept: {path}: {cause(error)}"
+    account = setting.account
+    if not account.is_ours:
+        # A script may open /dev/stderr, which is this file anew; its directory stays ours alone.
+        with suppress(OSError):  # a file system that knows no owners
+            os.fchown(descriptor, account.uid, account.gid)
+    return descriptor, ""
 
 
 def _peak_memory_kb() -> int:

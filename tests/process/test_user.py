@@ -128,12 +128,28 @@ def test_the_environment_is_the_users(harness: Harness, open_path: Path, user: s
 
 @needs_root
 def test_the_output_is_kept_privately(harness: Harness, open_path: Path) -> None:
-    """A job of a user writes to a file that only the daemon's own user can open (P9)."""
+    """The output of a user's job is that user's, in a directory that only the daemon's can enter.
+
+    So nobody else can read it, and no other process of the user finds it by its path (P9).
+    """
     output = harness.directory / "private" / "out"
-    harness.run("echo text; cat /proc/self/fd/1", user=USER, cwd=str(open_path), output=output)
+    harness.run(f"echo text; cat {output}", user=USER, cwd=str(open_path), output=output)
     assert output.read_text().startswith("text\n")
+    assert "Permission denied" in output.read_text()
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
-    assert output.stat().st_uid == 0
+    assert output.stat().st_uid == ENTRY.pw_uid
+    assert stat.S_IMODE(output.parent.stat().st_mode) == 0o700
+    assert output.parent.stat().st_uid == 0
+
+
+@needs_root
+def test_a_script_may_open_its_own_output(harness: Harness, open_path: Path) -> None:
+    """A job of a user may write to /dev/stderr, which is its output opened once more."""
+    output = open_path / "output"
+    command = "echo one >> /dev/stderr; echo two >> /dev/stdout"
+    ended = harness.run(command, user=USER, cwd=str(open_path), output=output)
+    assert ended.exit.code == 0, output.read_bytes()
+    assert output.read_bytes() == b"one\ntwo\n"
 
 
 @needs_root
