@@ -56,6 +56,7 @@ LATE = Act("late", 1.4)
 FAILS = Act("fails", 0.1, 3)
 RETRIES = Act("retries", 0.1, 4, keys={"retry": {"attempts": 3, "delay": "300ms", "backoff": 1.5}})
 ORPHAN = Act("orphan", 0.1, manner="orphan")
+TIDY = Act("tidy", 0.1, manner="orphan", keys={"leftovers": "kill", "kill_after": "300ms"})
 TIMED = Act("timed", 30, keys={"timeout": "600ms", "kill_after": "300ms"})
 DEAF = Act("deaf", 30, manner="deaf", keys={"timeout": "400ms", "kill_after": "300ms"})
 TIMED_RETRIES = Act(
@@ -63,6 +64,11 @@ TIMED_RETRIES = Act(
     30,
     keys={"timeout": "300ms", "retry": {"attempts": 2, "delay": "200ms"}},
 )
+
+POOLS = "[pools.narrow]\nworkers = 8\n\n"
+NOWHERE: Keys = {}
+NARROW: Keys = {"pool": "narrow"}
+NARROW_AND_SOON: Keys = {"pool": "narrow", "start_within": "3s"}
 
 RETRY_DELAYS = {RETRIES.name: 300_000, TIMED_RETRIES.name: 200_000}
 
@@ -83,13 +89,18 @@ def mix(*, is_enabled: bool = True) -> Mixture:
     policies = product(
         ("skip", "queue", "allow", "replace"), ("skip", "once", "all"), ("lost", "rerun")
     )
-    acts = cycle([QUICK, SHORT, FAILS, LATE, RETRIES, TIMED, QUICK, ORPHAN, DEAF, TIMED_RETRIES])
+    acts = cycle([QUICK, SHORT, FAILS, LATE, RETRIES, TIMED, TIDY, ORPHAN, DEAF, TIMED_RETRIES])
     triggers = cycle([EACH_SECOND, BEAT, UNEVEN, HALF_BEAT, EACH_SECOND, BEAT, EACH_SECOND])
-    made = [_job(next(triggers), next(acts), *policy) for policy in policies for _ in range(3)]
+    places = cycle([NOWHERE, NARROW, NOWHERE, NARROW_AND_SOON])
+    made = [
+        _job(next(triggers), next(acts), *policy, on_stop=on_stop, place=next(places))
+        for policy in policies
+        for on_stop in ("wait", "leave", "terminate")
+    ]
     made.append(_job(AFTER_END, SHORT, "skip", "once", "lost"))
     made.append(_job(EACH_SECOND, LATE, "allow", "all", "lost", max_running=2))
     switch = "" if is_enabled else "enabled = false\n"
-    text = "\n".join(f"{text}keep = {{ runs = 1000000 }}\n{switch}" for text, _ in made)
+    text = POOLS + "\n".join(f"{text}keep = {{ runs = 1000000 }}\n{switch}" for text, _ in made)
     return Mixture(text, tuple(rule for _, rule in made))
 
 
@@ -102,6 +113,7 @@ def _job(
     *,
     max_running: int = 0,
     on_stop: str = "wait",
+    place: Keys = NOWHERE,
 ) -> tuple[str, Rule]:
     value = "".join(character for character in trigger.value if character.isalnum())
     name = "-".join([act.name, overlap, missed, on_crash, trigger.key, value, str(max_running)])
@@ -115,6 +127,7 @@ def _job(
         "on_stop": on_stop,
         **trigger.more,
         **act.keys,
+        **place,
         **({"max_running": max_running} if max_running else {}),
         **({"queue_limit": 3} if overlap == "queue" else {}),
     }
