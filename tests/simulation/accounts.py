@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 
 from crond_py.crontab.model import AfterTrigger, AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
+from crond_py.engine.view import EngineStatus
 from crond_py.model import Cause, Cursor, EveryMode, Run
 from crond_py.policy import TICK
 from crond_py.schedule import Schedule
@@ -147,7 +148,7 @@ class Accounts:
 
     # --- a look ---------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, status: EngineStatus) -> None:
         """Look at the accounts of a daemon at rest, and at what it waits for."""
         world = self.world
         now = world.clock.now()
@@ -163,7 +164,7 @@ class Accounts:
         self._enter_rows(now)
         for name, segment in self.open.items():
             self._check(name, segment)
-        self._look_ahead(now, cursors)
+        self._look_ahead(status, now, cursors)
         self._look_at_startups()
         self.unsettled.clear()
         self.cursors = cursors
@@ -329,11 +330,8 @@ class Accounts:
 
     # --- what is to come ------------------------------------------------------------------
 
-    def _look_ahead(self, now: datetime, cursors: dict[str, Cursor]) -> None:
+    def _look_ahead(self, status: EngineStatus, now: datetime, cursors: dict[str, Cursor]) -> None:
         """P1: every live job waits for its next occurrence, and for no other."""
-        daemon = self.world.daemon
-        assert daemon is not None
-        status = daemon.core.status()
         for trouble in status.troubles:
             self._breach(f"a healthy daemon says: {trouble}", "")
         for each in status.jobs:

@@ -13,6 +13,7 @@ What is due, and what has been said of it, is in ``accounts``.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from crond_py.crontab.model import Job
 from crond_py.engine.core import Core
 from crond_py.engine.events import LedgerRetryDue, StopLimitDue
 from crond_py.engine.records import Stage
+from crond_py.engine.view import EngineStatus
 from crond_py.model import (
     Attempt,
     Cause,
@@ -83,9 +85,10 @@ class Inspector:
     def look(self) -> None:
         """Raise what has been broken since the last look, or is broken now."""
         self._look_at_ends()
-        if self.world.is_at_rest:
-            self._look_at_daemon()
-            self.accounts.look()
+        if self.world.daemon is not None and self.world.is_at_rest:
+            status = self.world.daemon.core.status()
+            self._look_at_daemon(status)
+            self.accounts.look(status)
         self.raise_broken()
 
     def raise_broken(self) -> None:
@@ -108,9 +111,14 @@ class Inspector:
         self.raise_broken()
 
     def _breach(
-        self, promise: str, text: str, job: str | None = None, run: int | None = None
+        self,
+        promise: str,
+        text: str,
+        job: str | None = None,
+        run: int | None = None,
+        others: Iterable[int] = (),
     ) -> None:
-        self.world.breach(Broken(promise, text, job=job, run=run))
+        self.world.breach(Broken(promise, text, job=job, run=run, others=others))
 
     # --- processes ------------------------------------------------------------------------
 
@@ -132,7 +140,9 @@ class Inspector:
             return
         for rule in _START_RULES:
             for promise, text in rule(self, tree, run):
-                self._breach(promise, text, tree.job, run.id)
+                others = {each.key.run_id for each in self.world.machine.alive}
+                others &= set(map(int, re.findall(r"\d+", text))) if "runs " in text else set()
+                self._breach(promise, text, tree.job, run.id, others)
 
     def _look_at_ends(self) -> None:
         """P6: nothing outlives its timeout, or its command, by more than its grace."""
@@ -235,7 +245,7 @@ class Inspector:
                 self._breach(promise, text, run.job, run.id)
         for name in chains.without_followers(self.world, run, self.accounts.unsettled):
             text = f"nothing is said of it after run {run_id} of {run.job} is {run.outcome}"
-            self._breach("P1", text, name)
+            self._breach("P1", text, name, others={run_id})
 
     # --- the daemon -----------------------------------------------------------------------
 
@@ -252,7 +262,7 @@ class Inspector:
                 text = "it runs on after the daemon has stopped"
                 self._breach("P6", text, tree.job, tree.key.run_id)
 
-    def _look_at_daemon(self) -> None:
+    def _look_at_daemon(self, status: EngineStatus) -> None:
         """Look at what a healthy daemon at rest says of itself, and at what it keeps."""
         world = self.world
         daemon = world.daemon
@@ -266,7 +276,6 @@ class Inspector:
             self._breach("P1", text, run.job, run_id)
         for run_id in known.keys() - open_runs.keys():
             self._breach("P1", f"the engine still has run {run_id}, which has its outcome")
-        status = core.status()
         for pool in status.pools:
             running = [
                 active

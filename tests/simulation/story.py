@@ -25,15 +25,25 @@ TAIL_LINES = 70
 
 
 class Broken(AssertionError):  # noqa: N818 - it names what a promise is
-    """A promise has been broken, for a job or a run (None: for the daemon as a whole)."""
+    """A promise has been broken, for a job or a run (None: for the daemon as a whole).
+
+    ``others`` are runs that have to do with it; their lines belong into its story, too.
+    """
 
     def __init__(
-        self, promise: str, text: str, *, job: str | None = None, run: int | None = None
+        self,
+        promise: str,
+        text: str,
+        *,
+        job: str | None = None,
+        run: int | None = None,
+        others: Iterable[int] = (),
     ) -> None:
         super().__init__(f"{promise}: {text}")
         self.promise = promise
         self.job = job
         self.run = run
+        self.others = frozenset(others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +63,11 @@ class Line:
         what = self.text.format(*map(_shown, self.values))
         return f"{at:%d %H:%M:%S}.{at.microsecond // 1000:03} life {self.life:<3}{who}{what}"
 
-    def concerns(self, job: str | None, runs: frozenset[int]) -> bool:
-        """Tell whether the line belongs into the story of a job, or of some of its runs."""
-        if self.job is None or job is None:
-            return self.job is None
-        return self.job == job and (not runs or self.run is None or self.run in runs)
+    def concerns(self, broken: Broken) -> bool:
+        """Tell whether the line belongs into the story of what was broken."""
+        if self.job is None or self.run in broken.others:
+            return True
+        return self.job == broken.job and self.run in {None, broken.run or self.run}
 
 
 @dataclass(slots=True)
@@ -80,8 +90,7 @@ class Story:
 
     def excerpt(self, broken: Broken) -> str:
         """Return the lines that concern what was broken, and the frame; long ones are cut."""
-        runs = frozenset() if broken.run is None else frozenset({broken.run})
-        chosen = [line for line in self.lines if line.concerns(broken.job, runs)]
+        chosen = [line for line in self.lines if line.concerns(broken)]
         return "\n".join(_cut([str(line) for line in chosen]))
 
 

@@ -210,7 +210,12 @@ def twice(old: Callable[..., Any]) -> Callable[..., Any]:
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "survivors", always([]), "P1 P5"),
-    "what is left of a tree is not found": (FakeProcesses, "adopt_rest", always(False), "P5"),
+    "what is left of a tree is not found": (
+        FakeProcesses,
+        "adopt_rest",
+        always(False),
+        "P1 P5",
+    ),
     "start before the claim": (Outbox, "flush", effects_first, "P1 P2"),
     "claims are not durable": (MemoryLedger, "write", never_durable, "P2"),
     "attempt not recorded before its start": (
