@@ -177,6 +177,26 @@ def test_what_ends_by_itself_needs_no_stop(reaping: Harness) -> None:
     assert _kinds(reaping, key) == [Started, LeftOver, Ended]
 
 
+def test_what_is_left_is_told_of_once(reaping: Harness) -> None:
+    """What the leftovers start in their turn is watched, and not told of again (P6)."""
+    gate = reaping.fifo("gate")
+    key = _start(reaping, f"(read x <{gate}; setsid sleep 999 & exit 0) & exit 0", leftovers="kill")
+    assert _left_over(reaping, key).count == 1
+    (first,) = reaping.leftovers()
+    held = os.pidfd_open(first)
+    gate.write_text("go\n")
+    wait_until_gone(held)
+    # The ender takes one after the other, so it has seen that by the end of this.
+    other = _start(reaping, "sleep 998; true")
+    reaping.runner.stop(other, force=True)
+    reaping.ended(other)
+    assert len(reaping.leftovers()) == 1
+    reaping.runner.stop(key, force=False)
+    assert reaping.ended(key).exit.code == 0
+    assert _kinds(reaping, key) == [Started, LeftOver, Ended]
+    assert reaping.leftovers() == []
+
+
 def test_leftovers_that_ignore_sigterm_are_killed(reaping: Harness) -> None:
     """SIGTERM and later SIGKILL work on leftovers as they do on a run (P6)."""
     ready = reaping.fifo("ready")
