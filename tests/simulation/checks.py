@@ -50,6 +50,7 @@ Wrong = Iterator[tuple[str, str]]
 
 EARLY = timedelta(milliseconds=1)
 MOST_RERUNS = 3
+_TICK = timedelta(milliseconds=10)
 _TICK_NS = 10_000_000
 """The kernel tells no more exactly when a process began (proc(5))."""
 
@@ -382,6 +383,20 @@ def _is_not_early(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
         yield "P4", f"started {run.due - tree.started_at} before it was due"
 
 
+def _is_on_time(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    """P4: what had its slot when it was due starts at its instant."""
+    world = inspector.world
+    first = run.attempts[0] if run.attempts else None
+    if run.cause is not Cause.SCHEDULE or first is None or world.may_step_clock:
+        return
+    had_slot = tree.key.number == 1 and first.begun_at <= run.due + EARLY
+    now_ns = world.clock.monotonic_ns()
+    is_healthy = max(world.awake_ns, world.trouble_until_ns) < now_ns - 2 * 10**9
+    late = tree.started_at - run.due
+    if had_slot and is_healthy and late > EARLY:
+        yield "P4", f"started {late} late, with its slot there"
+
+
 def _is_alone(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
     """P5: skip, queue and replace have one run alive, allow has ``max_running``."""
     job = tree.spec.job
@@ -536,6 +551,7 @@ _START_RULES: tuple[StartRule, ...] = (
     _is_recorded_first,
     _is_started_once,
     _is_not_early,
+    _is_on_time,
     _is_alone,
     _fits_its_pool,
     _fits_its_group,
@@ -604,7 +620,25 @@ def _jobs(inspector: Inspector, run: Run) -> list[Job]:
     return inspector.world.requests.definitions.get(run.job, [])
 
 
-_ATTEMPT_RULES: tuple[AttemptRule, ...] = (_is_over, _agrees, _is_of_its_cause)
+def _is_in_order(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None) -> Wrong:
+    """P1: an attempt begins, its process starts, it ends: when it did."""
+    if inspector.world.may_step_clock or tree is None:
+        return
+    started_at, finished_at = attempt.started_at, attempt.finished_at
+    if started_at is not None and abs(started_at - tree.started_at) > 2 * _TICK:
+        yield "P1", f"is said to have started at {started_at}, and did at {tree.started_at}"
+    if attempt.begun_at > tree.started_at:
+        yield "P1", f"is said to have begun at {attempt.begun_at}, and runs since {tree.started_at}"
+    if finished_at is not None and finished_at < (tree.ended_at or finished_at):
+        yield "P1", f"is said to have ended at {finished_at}, and did at {tree.ended_at}"
+
+
+_ATTEMPT_RULES: tuple[AttemptRule, ...] = (
+    _is_over,
+    _agrees,
+    _is_of_its_cause,
+    _is_in_order,
+)
 
 
 # --- rules for a run that has an outcome ----------------------------------------------------------
@@ -672,6 +706,7 @@ def _final_row(inspector: Inspector, run: Run) -> Wrong:
             yield "P1", f"attempt {attempt.number} has no outcome"
     if run.finished_at is None:
         yield "P1", "it has an outcome and no end"
+    yield from _was_run_again(inspector, run)
     jobs = _jobs(inspector, run)
     was_removed = run.job in inspector.world.requests.removed
     is_one_rule = all(
@@ -679,6 +714,19 @@ def _final_row(inspector: Inspector, run: Run) -> Wrong:
     )
     if is_one_rule and not was_removed and run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT}:
         yield from _was_tried_enough(jobs[0], run)
+
+
+def _was_run_again(inspector: Inspector, run: Run) -> Wrong:
+    """P3: what a crash cut short is run again where that is asked for, up to a ceiling."""
+    jobs = _jobs(inspector, run)
+    tree = inspector.world.tree_of(AttemptKey(run.id, len(run.attempts)))
+    was_seen = tree is not None and tree.was_seen_ending
+    is_asked_for = all(job.on_crash is OnCrash.RERUN for job in jobs)
+    if run.outcome is not Outcome.LOST or was_seen or not is_asked_for:
+        return
+    lost = sum(attempt.outcome is Outcome.LOST for attempt in run.attempts)
+    if lost <= MOST_RERUNS and run.job not in inspector.world.requests.removed:
+        yield "P3", f"it was lost after {lost} crashes, and not run again"
 
 
 def _was_tried_enough(job: Job, run: Run) -> Wrong:

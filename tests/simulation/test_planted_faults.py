@@ -18,6 +18,7 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.core import Core
+from crond_py.engine.events import LaunchDue
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
@@ -207,6 +208,16 @@ def twice(old: Callable[..., Any]) -> Callable[..., Any]:
     return start
 
 
+def start_late(_old: object) -> Callable[..., None]:
+    """Start a second after the claim is written."""
+
+    def launch(self: Attempts, active: ActiveRun) -> None:
+        at = self._parts.timekeeper.after(timedelta(seconds=1))
+        self._parts.timers.call_at(at, LaunchDue(active))
+
+    return launch
+
+
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "survivors", always([]), "P1 P5"),
@@ -227,6 +238,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "a process is started twice": (FakeProcesses, "start", twice, "P1 P2"),
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
+    "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
+    "a start that is late": (Attempts, "launch", start_late, "P4"),
     # overlap and pools
     "a restart forgets what runs": (Recoverer, "recover", forget_active, "P1 P5"),
     "a run that waits for its retry does not count": (
