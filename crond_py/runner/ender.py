@@ -124,7 +124,12 @@ class Ender:
             else:
                 self._queue.put(_CLOSE)  # for the next turn
             children = [c for c in batch if isinstance(c, Child) and not c.is_done]
-            for child in self._look_at_all(children):
+            try:
+                again = self._look_at_all(children)
+            except Exception:  # a fault of ours must not end the thread that ends all others
+                log.exception("could not look at what is to be ended")
+                continue
+            for child in again:
                 self._queue.put(child)
 
     def _look_at_all(self, children: list[Child]) -> list[Child]:

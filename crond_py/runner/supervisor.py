@@ -20,6 +20,7 @@ import select
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from crond_py.model import Exit
@@ -277,7 +278,8 @@ class Supervisor:
 
     def _wait_for(self, child: Child) -> None:
         # It stays a zombie: whether it may be reaped already is not decided here.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(ChildProcessError):  # then it was reaped by somebody else, and has ended
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         self._leaders_have_ended([child])
 
     def _leaders_have_ended(self, leaders: list[Child]) -> list[int]:

@@ -429,6 +429,25 @@ def test_a_fault_in_a_look_does_not_stop_the_watch(
     assert "planted" in caplog.text
 
 
+def test_a_fault_while_trees_are_ended_ends_no_thread(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread that ends trees outlives any fault, and a later stop is carried out (P6, P8)."""
+
+    def fail(*_arguments: object) -> None:
+        raise RuntimeError("planted")
+
+    key = _start(reaping, "sleep 998; true")
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervisor, "members_of", fail)
+        patch.setattr(Supervisor, "finish", fail)
+        reaping.runner.stop(key, force=False)
+        while "planted" not in caplog.text:
+            os.sched_yield()
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).exit.signal in {9, 15}
+
+
 def test_a_descriptor_that_cannot_be_attended_to_stops_nothing(
     reaping: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
