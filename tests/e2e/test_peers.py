@@ -11,10 +11,11 @@ import os
 import secrets
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -514,6 +515,36 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
+@pytest.mark.parametrize("way", ["link", "dots", "mount"])
+def test_state_by_another_name(daemon: Daemon, way: str) -> None:
+    """A state directory has one daemon, by whatever name it is reached (P2)."""
+    daemon.start(TICK)
+    other = daemon.directory / "other"
+    if way == "link":
+        other.symlink_to(daemon.state)
+    elif way == "dots":
+        other = daemon.state / ".." / daemon.state.name
+    else:
+        other.mkdir()
+        mounted = _run("mount", "--bind", str(daemon.state), str(other))
+        if mounted != 0:
+            pytest.skip("may not mount")
+    try:
+        refused = daemon.cli("run", "--state-dir", str(other), check=1)
+        assert f"another pycron (pid {daemon.pid}) runs on this state directory" in refused.stderr
+        daemon.log.wait("run succeeded", job="tick", since=len(daemon.log.events))
+    finally:
+        if way == "mount":
+            assert _run("umount", str(other)) == 0
+
+
+def _run(*command: str) -> int:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode
+    except FileNotFoundError:
+        return -1
+
+
 def _wait_until_one_is_left(
     processes: list[subprocess.Popen[str] | subprocess.Popen[bytes]],
 ) -> int:
@@ -632,6 +663,70 @@ def test_output_that_is_meddled_with(daemon: Daemon, way: str) -> None:
     assert precious.read_bytes() == b"p" * 100_000
     assert not [event for event in log.events if "exception" in event]
     assert log.noise == []
+
+
+# --- who asks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["trigger", "cancel", "stop"])
+def test_daemon_is_killed_while_somebody_waits(
+    daemon: Daemon, bell: Bell, mark: str, command: str
+) -> None:
+    """Who waits for an answer that never comes is told so at once, in a sentence."""
+    deaf = f"trap 'echo told > bell' TERM; echo here > bell; while :; do sleep {mark} & wait; done"
+    log = daemon.start(_job("deaf", deaf, 'schedule = "@yearly"', 'kill_after = "1h"'))
+    asked = {
+        "trigger": ["trigger", "deaf", "--wait"],
+        "cancel": ["cancel", "deaf"],
+        "stop": ["stop"],
+    }
+    if command != "trigger":
+        daemon.cli("trigger", "deaf")
+        assert bell.wait() == "here"
+    with subprocess.Popen(
+        [*daemon.command, *asked[command]],
+        env=daemon.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as client:
+        if command == "trigger":
+            assert bell.wait() == "here"
+        elif command == "stop":
+            log.wait("stopping")
+        else:
+            assert bell.wait() == "told"
+        daemon.kill()
+        said, complaint = client.communicate(timeout=60)
+    if client.returncode == 0:
+        assert command == "stop"
+        assert "has stopped" in said
+    else:
+        assert client.returncode in {1, 3}
+        (line,) = complaint.splitlines()
+        assert line.startswith("pycron: ")
+
+
+def test_crowd_of_silent_clients(daemon: Daemon) -> None:
+    """Hundreds of connections that say nothing take no run from anybody (P4, P9)."""
+    limited = ("sh", "-c", 'ulimit -n 128; exec "$@"', "sh")
+    log = daemon.start(TICK, under=limited)
+    log.wait("run succeeded", job="tick")
+    crowd = []
+    for _ in range(400):
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        crowd.append(client)
+        with suppress(BlockingIOError, ConnectionError):
+            client.connect(str(daemon.state / "control.sock"))
+    since = len(log.events)
+    log.wait("run succeeded", job="tick", count=3, since=since)
+    for client in crowd:
+        client.close()
+    assert daemon.status()["pid"] == daemon.pid
+    daemon.stop()
+    rows = daemon.history()
+    assert_accounted(rows, A_SECOND)
+    assert {row["outcome"] for row in rows} == {"succeeded"}
 
 
 # --- load -----------------------------------------------------------------------------------------
