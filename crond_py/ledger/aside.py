@@ -16,11 +16,13 @@ from datetime import datetime
 from typing import Any
 
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
-from crond_py.ledger.journal import BEGIN, Journal
+from crond_py.ledger.changes import changed, with_attempt
+from crond_py.ledger.journal import BEGIN, Journal, Record
 from crond_py.ledger.known import Remains
 from crond_py.ledger.memory import MemoryLedger
+from crond_py.ledger.records import to_attempt, to_cursor, to_set_run
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
+from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
 from crond_py.model import Run
 from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
 
@@ -51,8 +53,6 @@ class Aside:
         self._written = before.applied
         self._copied = before.applied
         self._place = BEGIN
-        if journal is not None:
-            journal.clear()
 
     @property
     def written(self) -> int:
@@ -68,6 +68,36 @@ class Aside:
     def is_told(self) -> bool:
         """Whether the log has been told that the journal is in use."""
         return self._is_told
+
+    def resume(self, records: Sequence[Record], file: SqliteLedger) -> None:
+        """Go on with what an earlier daemon has left in the journal. Raises LedgerError."""
+        for record in records:
+            if record.number <= self._copied:
+                self._place = record.place
+                continue
+            for step in unpack(record.content):
+                self._hold(step, file)
+            self._written = record.number
+        self._tell_once()
+
+    def _hold(self, step: Step, file: SqliteLedger) -> None:
+        """Have in memory what a step makes of what is there."""
+        match step.kind:
+            case Kind.CURSOR:
+                self.memory.hold_cursor(to_cursor(step.row))
+            case Kind.CLAIM:
+                run = run_of_step(step)
+                if not self.memory.has(run.job, run.era, run.due):
+                    self.memory.hold(run)
+            case Kind.RUN:
+                change = to_set_run(step.row)
+                before = self.run(change.run_id, file)
+                if before is not None:
+                    self.memory.hold(changed(before, change))
+            case Kind.ATTEMPT:
+                before = self.run(step.row[0], file)
+                if before is not None:
+                    self.memory.hold(with_attempt(before, to_attempt(step.row[1:])))
 
     # --- writing --------------------------------------------------------------------------
 
@@ -142,12 +172,16 @@ class Aside:
         except LedgerError as error:
             raise LedgerError(f"{self.reason}; and {error}") from error
         self._written += 1
-        if not self._is_told:
-            self._is_told = True
-            log.error(
-                "the ledger cannot be written; what runs is kept in the journal until it can",
-                extra=fields(reason=self.reason, journal=str(self._journal.path)),
-            )
+        self._tell_once()
+
+    def _tell_once(self) -> None:
+        if self._is_told or self._journal is None:
+            return
+        self._is_told = True
+        log.error(
+            "the ledger cannot be written; what runs is kept in the journal until it can",
+            extra=fields(reason=self.reason, journal=str(self._journal.path)),
+        )
 
     # --- copying --------------------------------------------------------------------------
 

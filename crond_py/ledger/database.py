@@ -45,6 +45,7 @@ _WORDS = {
         "the size of files"
     ),
 }
+_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}
 _REFUSALS = {
     sqlite3.SQLITE_CONSTRAINT: "refuses a record that contradicts itself",
     sqlite3.SQLITE_MISMATCH: "refuses a record with a value of another kind",
@@ -105,6 +106,12 @@ def _translate(error: sqlite3.Error, path: Path) -> LedgerError:
         return LedgerRefusedError(f"the ledger {path} {_REFUSALS[primary]}: {error}")
     words = _WORDS.get(primary, f"cannot be read or written: {error}")
     return LedgerError(f"the ledger {path} {words} ({error.sqlite_errorname})")
+
+
+def is_passing(error: LedgerError) -> bool:
+    """Whether somebody else's lock or a lack of room is what keeps a ledger from being written."""
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY in _PASSING
 
 
 def damaged(path: Path, how: str) -> LedgerCorruptError:

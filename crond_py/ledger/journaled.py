@@ -25,7 +25,7 @@ from pathlib import Path
 
 from crond_py.errors import LedgerCorruptError, LedgerError, PycronError
 from crond_py.ledger.aside import REFUSALS, Aside, fields, tell_refused
-from crond_py.ledger.journal import Journal
+from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.salvage import begin_in_place
 from crond_py.ledger.spare import write_spare
@@ -54,7 +54,8 @@ class JournaledLedger:
 
     It has no lock of its own: any thread may use it, but one at a time. ``keep_hold`` makes sure,
     where the state directory was deleted, that this is still the only daemon on it; it raises
-    PycronError where it is not.
+    PycronError where it is not. ``reason`` is why the file takes nothing from the start, and
+    ``kept`` what the journal has then.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class JournaledLedger:
         *,
         keep_hold: Callable[[datetime], None] = lambda _now: None,
         troubles: Sequence[str] = (),
+        kept: Sequence[Record] = (),
+        reason: LedgerError | None = None,
     ) -> None:
         self._file = file
         self._journal = journal
@@ -81,6 +84,8 @@ class JournaledLedger:
         self._is_copying = False
         self._is_closed = False
         file.set_patience(PATIENCE)
+        if reason is not None:
+            self._begin_trouble(reason, kept)
 
     # --- writing --------------------------------------------------------------------------
 
@@ -180,13 +185,15 @@ class JournaledLedger:
             if not self._is_copying:
                 self._end_trouble(aside)
 
-    def _begin_trouble(self, error: LedgerError) -> None:
+    def _begin_trouble(self, error: LedgerError, kept: Sequence[Record] = ()) -> None:
         with suppress(LedgerError):
             self._file.set_patience(NO_PATIENCE)
         if isinstance(error, LedgerCorruptError):
             self._damage = error
         self._is_mending_put_off = False
         self._aside = Aside(str(error), self.remains, self._journal)
+        if kept:
+            self._aside.resume(kept, self._file)
 
     @property
     def remains(self) -> Remains:

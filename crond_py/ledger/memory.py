@@ -52,16 +52,22 @@ class MemoryLedger:
     ) -> Self:
         """Return a ledger that has these; its next run is the one after ``last_id``."""
         ledger = cls(identity)
+        ledger._content.last_id["runs"] = last_id
         for run in runs:
             ledger.hold(run)
-        ledger._content.cursors.update(cursors)
-        ledger._content.last_id["runs"] = last_id
+        for cursor in cursors.values():
+            ledger.hold_cursor(cursor)
         return ledger
 
     def hold(self, run: Run) -> None:
         """Have a run as it is; not a write, so it is never undone."""
         self._content.runs[run.id] = run
         self._content.occurrences[run.job, run.era, run.due] = run.id
+        self._content.last_id["runs"] = max(self.last_id, run.id)
+
+    def hold_cursor(self, cursor: Cursor) -> None:
+        """Have a cursor as it is, in the same way."""
+        self._content.cursors[cursor.job] = cursor
 
     def has(self, job: str, era: int, due: datetime) -> bool:
         """Whether an occurrence has its run."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger.aside import fields, tell_results
+from crond_py.ledger.database import is_passing
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.journaled import JournaledLedger, tell_damage
 from crond_py.ledger.known import Remains
@@ -27,7 +28,7 @@ from crond_py.ports import Clock, SetCursor
 
 log = logging.getLogger("pycron.ledger")
 
-START_PATIENCE = timedelta(seconds=5)
+START_PATIENCE = timedelta(seconds=1)
 """How long a start waits for another program that has the ledger locked."""
 
 _AT_ONCE = 5000
@@ -49,10 +50,19 @@ def open_ledger(
         if journal is not None:
             opened.callback(journal.close)
         records = list(journal.records()) if journal is not None else []
-        file = _open_file(path, clock, journal, records, troubles)
+        file, reason = _open_file(path, clock, journal, records, troubles)
         opened.callback(file.close)
-        _take_over(journal, records, file, clock)
-        ledger = JournaledLedger(file, journal, clock, keep_hold=keep_hold, troubles=troubles)
+        if journal is not None and reason is None:
+            reason = _take_over(journal, records, file, clock)
+        ledger = JournaledLedger(
+            file,
+            journal,
+            clock,
+            keep_hold=keep_hold,
+            troubles=troubles,
+            kept=records,
+            reason=reason,
+        )
         write_spare(path, ledger.remains, is_final=False)
         opened.pop_all()
     return ledger
@@ -78,17 +88,36 @@ def _open_file(
     journal: Journal | None,
     records: list[Record],
     troubles: list[str],
-) -> SqliteLedger:
+) -> tuple[SqliteLedger, LedgerError | None]:
+    """Open the file; the second item is why it takes nothing for now."""
     now = clock.now()
     try:
-        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now)
+        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
     except LedgerCorruptError as error:
         if error.is_newer:
             raise
         remains = _remains(path, now, journal, records)
         aside = begin_in_place(path, remains, now)
         troubles.append(tell_damage(error, aside, now))
-        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now)
+        return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
+    except LedgerError as error:
+        if journal is None or not is_passing(error):
+            raise
+        return _open_unwritable(path, journal, error, now), error
+
+
+def _open_unwritable(
+    path: Path, journal: Journal, error: LedgerError, now: datetime
+) -> SqliteLedger:
+    """Open a file that takes nothing for now; it must be one that has this journal."""
+    try:
+        file = SqliteLedger.open(path, now=now, must_be_writable=False)
+    except LedgerError:
+        raise error from None
+    if file.identity != journal.identity:
+        file.close()
+        raise error
+    return file
 
 
 def _remains(path: Path, now: datetime, journal: Journal | None, records: list[Record]) -> Remains:
@@ -110,11 +139,12 @@ def _remains(path: Path, now: datetime, journal: Journal | None, records: list[R
 
 
 def _take_over(
-    journal: Journal | None, records: list[Record], file: SqliteLedger, clock: Clock
-) -> None:
-    """Copy to the ledger what an earlier daemon could not; then the journal is as good as empty."""
-    if journal is None:
-        return
+    journal: Journal, records: list[Record], file: SqliteLedger, clock: Clock
+) -> LedgerError | None:
+    """Copy to the ledger what an earlier daemon could not; then the journal is as good as empty.
+
+    Returns why, where the file takes nothing for now.
+    """
     applied = file.applied
     pending = [record for record in records if record.number > applied]
     if pending and journal.identity != file.identity:
@@ -124,7 +154,12 @@ def _take_over(
             extra=fields(set_aside_as=str(aside), records=len(pending)),
         )
     elif pending:
-        _copy(pending, file)
+        try:
+            _copy(pending, file)
+        except LedgerError as error:
+            if not is_passing(error):
+                raise
+            return error
         log.warning(
             "what an earlier pycron kept in the journal is in the ledger now",
             extra=fields(records=len(pending)),
@@ -134,6 +169,7 @@ def _take_over(
         journal.begin(file.identity)
     except LedgerError as error:
         log.warning("the journal has no room of its own", extra=fields(reason=str(error)))
+    return None
 
 
 def _copy(pending: list[Record], file: SqliteLedger) -> None:

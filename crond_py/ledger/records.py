@@ -132,6 +132,19 @@ def _lag_values(lag: Lag | None) -> Row:
     return tuple(span // _MICROSECOND for span in spans)
 
 
+def to_set_run(row: Row) -> SetRun:
+    """Make the write of its values."""
+    state, outcome, reason, finished_at, retry_at, run_id = row
+    return SetRun(
+        run_id,
+        State(state),
+        None if outcome is None else Outcome(outcome),
+        from_text(reason),
+        _instant_or_none(finished_at),
+        _instant_or_none(retry_at),
+    )
+
+
 def cursor_row(cursor: Cursor) -> Row:
     """Return the values of ``put_cursor``."""
     return (
@@ -184,6 +197,8 @@ def _to_run(rows: list[Row]) -> Run:
         finished_at,
         retry_at,
     ) = rows[0][:_RUN_COLUMNS]
+    values = [row[_RUN_COLUMNS:] for row in rows]
+    attempts = tuple(to_attempt(value) for value in values if value[0] is not None)
     return Run(
         id=run_id,
         job=job,
@@ -198,7 +213,7 @@ def _to_run(rows: list[Row]) -> Run:
         count=count,
         finished_at=_instant_or_none(finished_at),
         retry_at=_instant_or_none(retry_at),
-        attempts=tuple(_to_attempt(row) for row in rows if row[_RUN_COLUMNS] is not None),
+        attempts=attempts,
     )
 
 
@@ -207,7 +222,8 @@ def _to_lag(values_us: Sequence[int | None]) -> Lag | None:
     return Lag(*spans) if len(spans) == _LAG_COLUMNS else None
 
 
-def _to_attempt(row: Row) -> Attempt:
+def to_attempt(values: Row) -> Attempt:
+    """Make an attempt of the values behind those of its run."""
     (
         number,
         begun_at,
@@ -226,7 +242,7 @@ def _to_attempt(row: Row) -> Attempt:
         output,
         stopping,
         *lag_us,
-    ) = row[_RUN_COLUMNS:]
+    ) = values
     end = None
     if has_exit:
         cpu = None if cpu_us is None else timedelta(microseconds=cpu_us)

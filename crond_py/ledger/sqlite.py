@@ -64,10 +64,12 @@ class SqliteLedger(Asking):
         busy_timeout: timedelta = BUSY_TIMEOUT,
         now: datetime,
         identity: str = "",
+        must_be_writable: bool = True,
     ) -> Self:
         """Open the ledger at ``path``, beginning or renewing it where need be.
 
-        One that is begun gets ``identity`` as its name, or a new one.
+        One that is begun gets ``identity`` as its name, or a new one. Without
+        ``must_be_writable`` one that is there already may be locked or without room.
         Its directory must be there. Raises LedgerError where it cannot be opened now, and
         LedgerCorruptError where it is of another program or a newer pycron, or is damaged: a
         small one is looked through, and of any what every start asks for is asked.
@@ -78,6 +80,8 @@ class SqliteLedger(Asking):
             connection = connect(path, "mode=rw", busy_timeout)
             try:
                 identity = _prepare(connection, path, now, identity or os.urandom(4).hex())
+                if must_be_writable:
+                    _check_writable(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -335,10 +339,16 @@ def _prepare(connection: sqlite3.Connection, path: Path, now: datetime, identity
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT_BYTES}")
     migrate(connection, path, steps)
     queries = load_queries()
-    # It also shows whether the file can be written at all.
-    connection.execute(queries["insert_meta"], (identity, to_us(now)))
-    (found,) = connection.execute(queries["identity"]).fetchone()
-    return str(found)
+    found = connection.execute(queries["identity"]).fetchone()
+    if found is None:
+        connection.execute(queries["insert_meta"], (identity, to_us(now)))
+        found = connection.execute(queries["identity"]).fetchone()
+    return str(found[0])
+
+
+def _check_writable(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:

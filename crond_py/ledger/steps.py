@@ -20,6 +20,7 @@ from crond_py.ledger.records import (
     cursor_row,
     from_text,
     set_run_row,
+    to_runs,
     to_text,
 )
 from crond_py.model import Attempt, Cause, Cursor, Run, State
@@ -85,6 +86,13 @@ def steps_of_run(run: Run) -> list[Step]:
     stands = SetRun(run.id, run.state, run.outcome, run.reason, run.finished_at, run.retry_at)
     attempts = [to_step(SetAttempt(run.id, attempt)) for attempt in run.attempts]
     return [to_step(claim).with_id(run.id), to_step(stands), *attempts]
+
+
+def run_of_step(step: Step) -> Run:
+    """Return the run that a claim's step enters, which has its id."""
+    attempt = step.attempt or (None,) * _widths()[Kind.ATTEMPT]
+    (run,) = to_runs([(*step.row, None, *attempt[1:])])
+    return run
 
 
 # --- as bytes -----------------------------------------------------------------------------------

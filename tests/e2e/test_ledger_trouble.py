@@ -121,6 +121,32 @@ def test_killed_while_locked(daemon: Daemon) -> None:
     assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))
 
 
+def test_started_while_locked(daemon: Daemon) -> None:
+    """One that starts on a locked ledger works at once, with all the last one knew (P1, P8)."""
+    log = daemon.start(TICK + LONG)
+    log.wait("run succeeded", job="tick")
+    with _locked(daemon.ledger):
+        daemon.cli("trigger", "long")
+        started = log.wait("run started", job="long")
+        log.wait("run succeeded", job="tick", count=2, since=len(log.events))
+        daemon.kill()
+        log = daemon.start()
+        log.wait(IN_JOURNAL)
+        (long,) = [run for run in daemon.status()["active"] if run["job"] == "long"]
+        assert long["attempts"][-1]["pid"] == started["pid"]
+        log.wait("run succeeded", job="tick", count=2, since=len(log.events))
+    log.wait(OVER)
+    log.wait("run succeeded", job="tick", since=len(log.events))
+    daemon.cli("cancel", "long")
+    log.wait("run cancelled", job="long")
+    daemon.stop()
+    assert log.all("a record was left out") == []
+    rows = daemon.history("tick")
+    assert_accounted(rows, timedelta(seconds=1))
+    assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))
+    assert len(daemon.history("long")) == 1
+
+
 def test_stopped_while_locked(daemon: Daemon) -> None:
     """A daemon that is told to stop meanwhile does so, and the next one has it all (P1, P8)."""
     log = daemon.start(TICK)

@@ -27,6 +27,7 @@ from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
 from crond_py.ledger import aside as aside_module
 from crond_py.ledger import journal as journal_module
 from crond_py.ledger import journaled as journaled_module
+from crond_py.ledger import opening as opening_module
 from crond_py.ledger.journal import Journal
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.memory import MemoryLedger
@@ -42,6 +43,7 @@ State_ = tuple[list[Run], dict[str, Cursor], list[Run], dict[str, Run]]
 
 
 HEAD_BYTES = 20
+QUICK_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 SHARES = st.sampled_from([0.0, 0.05, 0.3, 0.7, 0.95, 1.0])
 
 
@@ -116,6 +118,7 @@ class Fate:
             mock.patch.object(journal_module, "_write", self.write),
             mock.patch.object(Journal, "_wipe", wipe),
             mock.patch.object(aside_module, "AT_ONCE", 2),
+            mock.patch.object(opening_module, "START_PATIENCE", timedelta(milliseconds=1)),
             mock.patch.object(journaled_module, "PATIENCE", timedelta(milliseconds=1)),
         ):
             yield
@@ -138,13 +141,18 @@ def _one_by_one(ledger: MemoryLedger, writes: Sequence[Write]) -> list[int | Non
     return ids
 
 
+def _last_id(ledger: JournaledLedger) -> int:
+    return ledger._aside.memory.last_id if ledger._aside else ledger._known.last_id
+
+
 class Journaled(RuleBasedStateMachine):
     """Does the same to a ledger in trouble and to one without, and compares."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="pycron-journal-")
+        self.folder = tempfile.TemporaryDirectory(prefix="pycron-journal-", dir=QUICK_DISK)
         self.lives = 0
+        self.still_locked = False
         self.fate = Fate()
         self.rule_of_fate = self.fate.rules()
         self.rule_of_fate.__enter__()
@@ -197,6 +205,11 @@ class Journaled(RuleBasedStateMachine):
     def make_room(self) -> None:
         """Make room again."""
         self.fate.is_full = False
+
+    @rule(still_locked=st.booleans())
+    def lock_early(self, still_locked: bool) -> None:
+        """Let other programs lock the file before a daemon that starts comes to it, or not."""
+        self.still_locked = still_locked
 
     @rule()
     def settle(self) -> None:
@@ -325,18 +338,20 @@ class Journaled(RuleBasedStateMachine):
     def _restart(self, interrupted: Sequence[Write] = ()) -> None:
         self._die()
         self.fate.is_full = False
+        if self.still_locked:
+            self.lock()
         self.real = self._open()
         if _state(self.real) != _state(self.calm):
             _one_by_one(self.calm, interrupted)
         # A number that a refused claim has used up may come again: no run has had it.
         used = max([run.id for run in self.calm.runs(RunQuery(limit=None))], default=0)
-        assert used <= self.real._known.last_id
+        assert used <= _last_id(self.real)
         calm = self.calm
         self.calm = MemoryLedger.holding(
             calm.identity,
             calm.runs(RunQuery(limit=None)),
             calm.cursors(),
-            self.real._known.last_id,
+            _last_id(self.real),
         )
 
     # --- answers --------------------------------------------------------------------------
