@@ -100,12 +100,16 @@ class Segment:
 
 @dataclass(slots=True)
 class Accounts:
-    """The segments of every job of a world."""
+    """The segments of every job of a world.
+
+    Rows that lie in none are ``pending`` where they were claimed ahead, else ``doubtful``.
+    """
 
     world: World
     open: dict[str, Segment] = field(default_factory=dict)
     closed: dict[str, list[Segment]] = field(default_factory=lambda: defaultdict(list))
     pending: list[Run] = field(default_factory=list)
+    doubtful: list[Run] = field(default_factory=list)
     unsettled: set[str] = field(default_factory=set)
     out_of_force: dict[str, datetime] = field(default_factory=dict)
     cursors: dict[str, Cursor] = field(default_factory=dict)
@@ -291,6 +295,7 @@ class Accounts:
         last = self.world.ledger.last_id
         fresh = [rows[number] for number in range(self.seen + 1, last + 1) if number in rows]
         self.seen = last
+        self.doubtful = [run for run in self.doubtful if not self._enter(run)]
         waiting, self.pending = self.pending, []
         for run in [*waiting, *fresh]:
             job = self.world.in_force.get(run.job) or self.world.parked[run.job]
@@ -318,6 +323,8 @@ class Accounts:
             self.pending.append(run)  # claimed ahead
         elif run.job not in self.unsettled and run.job in self.open and not self.world.steps:
             self._breach(f"nothing was due at {run.due}", run.job, run.id)
+        else:
+            self.doubtful.append(run)  # of readings at which nobody looked, which may come again
 
     def _check(self, name: str, segment: Segment) -> None:
         if not segment.is_sure:
