@@ -274,8 +274,10 @@ def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) 
     had their row before do not come again; further back the readings are a new time, a new era,
     and are used at once.
 
-    There is one barrier. Where the clock is set back again before the barrier has begun, what had
-    its row since the last step comes again, to be refused by the ledger: it has its row.
+    There is one barrier. Set back again before it has begun, the clock comes a second time through
+    readings that have their rows since the last step: they are passed over as long as they are all
+    there is before the barrier. Set back to before even those, they come again, and the ledger
+    refuses what has its row.
     """
     step = set_back_by if set_back_by is not None else cursor.accounted_until - now
     if now >= cursor.accounted_until:
@@ -292,6 +294,8 @@ def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) 
     barrier_from, barrier_until = cursor.baseline, cursor.accounted_until
     if cursor.barrier_from is not None and cursor.barrier_until is not None:
         if cursor.accounted_until < cursor.barrier_from:
+            if now >= cursor.baseline:
+                return cursor
             barrier_from = cursor.barrier_from
         else:
             barrier_from = min(cursor.baseline, cursor.barrier_from)

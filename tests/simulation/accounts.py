@@ -83,6 +83,8 @@ class Segment:
     def read(self, baseline: datetime, now: datetime) -> None:
         """Let its readings go on to now, from a new beginning if the clock was set back there."""
         after, until = self.spans.pop()
+        if baseline < self.baseline and self.spans:
+            self.is_sure = False  # one barrier cannot tell three stretches apart
         if baseline < self.baseline:
             self.spans.append((after, until))
             after = until = baseline
@@ -379,7 +381,8 @@ def _may_be_next(segment: Segment, cursor: Cursor, now: datetime) -> set[datetim
     if expected is not None and expected <= now + AHEAD:
         may_be.add(segment.schedule.next_after(expected))
     if cursor.barrier_until is not None:
-        may_be.add(segment.schedule.next_after(max(cursor.barrier_until, now)))
+        for known in (cursor.accounted_until, cursor.barrier_until):
+            may_be.add(segment.schedule.next_after(max(known, now)))
     return may_be
 
 

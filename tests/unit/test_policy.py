@@ -226,9 +226,11 @@ def test_set_back_twice_before_the_baseline_leaves_no_gap() -> None:
     """P1: what lies between the second step and the baseline was never due, so it comes."""
     once = rewind(cursor(NOON, baseline=NOON - 5 * MINUTE), NOON - HOUR)
     twice = rewind(advance(once, NOON - 50 * MINUTE), NOON - 55 * MINUTE)
-    shield = advance(twice, NOON - 50 * MINUTE)
-    assert next_unaccounted(EachMinute(), shield) == NOON - 49 * MINUTE
+    assert next_unaccounted(EachMinute(), twice) == NOON - 49 * MINUTE
     assert next_unaccounted(EachMinute(), advance(twice, NOON - 5 * MINUTE)) == NOON + MINUTE
+    before_all = rewind(advance(once, NOON - 50 * MINUTE), NOON - 70 * MINUTE)
+    assert next_unaccounted(EachMinute(), before_all) == NOON - 69 * MINUTE
+    assert next_unaccounted(EachMinute(), advance(before_all, NOON - 5 * MINUTE)) == NOON + MINUTE
 
 
 def test_a_schedule_that_does_not_advance_is_found_out() -> None:
