@@ -1,7 +1,7 @@
 """What a run needs is not there, or the system has none left: said in its row and in the log (P8).
 
-Programs and directories that are missing are in ``test_peers``, as is a lack of descriptors; what
-befalls the ledger is in ``test_ledger_trouble``.
+Programs and directories that are missing are in ``test_no_start``, as is a lack of descriptors;
+what befalls the ledger is in ``test_ledger_trouble``.
 """
 
 from __future__ import annotations
