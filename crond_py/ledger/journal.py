@@ -29,7 +29,7 @@ from typing import Self
 from crond_py.errors import LedgerError
 
 ROOM_BYTES = 4 * 1024 * 1024
-"""What is taken from the disk beforehand: some ten thousand runs."""
+"""What is taken from the disk beforehand: some five thousand runs."""
 
 LEAST_ROOM_BYTES = 64 * 1024
 LARGEST_BYTES = 16 * 1024 * 1024
