@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.close()
+
+
+@pytest.fixture
+def mark() -> str:
+    """Give a number of seconds, to sleep for, that nobody else on the machine has."""
+    return f"900{secrets.randbelow(10**9):09}"
 
 
 @pytest.fixture(scope="session")

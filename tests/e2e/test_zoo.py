@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import select
 import signal
 import sys
@@ -14,7 +13,16 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.daemon import PATIENCE_S, PROGRAMS, Bell, Daemon, Event, Gate, assert_accounted
+from tests.support.daemon import (
+    PATIENCE_S,
+    PROGRAMS,
+    Bell,
+    Daemon,
+    Event,
+    Gate,
+    assert_accounted,
+    job_text,
+)
 from tests.support.daemon import processes_with as alive
 
 MOST_MEMORY_KIB = 64 * 1024
@@ -30,12 +38,6 @@ missed = "all"
 """
 
 
-@pytest.fixture
-def mark() -> str:
-    """Give a number of seconds, to sleep for, that nobody else on the machine has."""
-    return f"900{secrets.randbelow(10**9):09}"
-
-
 def _animal(name: str, *lines: str, mark: str = "") -> str:
     """Return a job that is one of the programs of ``programs/zoo.py``."""
     command = [
@@ -46,10 +48,6 @@ def _animal(name: str, *lines: str, mark: str = "") -> str:
         name,
         *([mark] if mark else []),
     ]
-    return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
-
-
-def _shell(name: str, command: str, *lines: str) -> str:
     return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
 
 
@@ -156,7 +154,7 @@ ENDINGS = [
 
 def test_what_ends_by_itself(daemon: Daemon) -> None:
     """Each is recorded with the exit status or the signal that it had, beside all the others."""
-    daemon.start("\n".join(_shell(e.name, e.command, "startup = true") for e in ENDINGS))
+    daemon.start("\n".join(job_text(e.name, e.command, "startup = true") for e in ENDINGS))
     daemon.log.wait("run ", count=2 * len(ENDINGS))
     daemon.stop()
     rows = {row["job"]: row for row in daemon.history()}

@@ -311,6 +311,11 @@ def _stamp(line: str) -> Stamp:
     return Stamp(moment, int(pid), job, run, datetime.fromisoformat(due), int(attempt), word)
 
 
+def job_text(name: str, command: str, *lines: str) -> str:
+    """Return a job for the crontab, with more lines of it."""
+    return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
+
+
 # --- programs that tell and wait ----------------------------------------------------------------
 
 
