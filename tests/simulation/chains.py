@@ -45,6 +45,11 @@ def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Itera
     for job, trigger in followers(world, upstream.job):
         if job.name in unsettled or _row(world, job.name, upstream) is not None:
             continue
+        is_join = len(trigger.conditions) > 1
+        if is_join and _has_other_eras(world, trigger, upstream):
+            continue  # the same reading twice: which cycle a run belongs to, nobody can tell
+        if is_join and upstream.due <= world.in_force_since[job.name]:
+            continue  # a cycle from before the job was there may be forgotten in a restart
         mine = {upstream.job: upstream.outcome}
         for name in trigger.conditions.keys() - mine.keys():
             row = _row(world, name, upstream)
@@ -53,6 +58,13 @@ def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Itera
         is_refused = not is_met(trigger.conditions[upstream.job], upstream.outcome)
         if is_refused or upstream.count > 1 or mine.keys() == trigger.conditions.keys():
             yield job.name
+
+
+def _has_other_eras(world: World, trigger: AfterTrigger, run: Run) -> bool:
+    occurrences = world.ledger._content.occurrences
+    eras = set(range(run.era + 10)) - {run.era}
+    names = trigger.conditions
+    return any((name, era, run.due) in occurrences for name in names for era in eras)
 
 
 def _is_before(world: World, job: Job, row: Run) -> bool:

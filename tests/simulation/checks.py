@@ -241,6 +241,9 @@ class Inspector:
     def _run_ended(self, run_id: int) -> None:
         run = self.world.ledger.run(run_id)
         assert run is not None
+        if run.outcome is None:
+            self._breach("P1", "it had its outcome, and is open again", run.job, run_id)
+            return
         for rule in _RUN_RULES:
             for promise, text in rule(self, run):
                 self._breach(promise, text, run.job, run.id)
@@ -256,7 +259,8 @@ class Inspector:
         What outlives its command may be meant to stay, and is left, too.
         """
         for tree in self.world.machine.alive:
-            if not tree.leader.is_alive and not tree.stops:
+            begun_ns = self.world.daemon.begun_ns if self.world.daemon else 0
+            if not tree.leader.is_alive and all(at_ns < begun_ns for at_ns, _ in tree.stops):
                 continue
             job = tree.spec.job
             if self._is_open(tree) and job is not None and job.on_stop is not OnStop.LEAVE:
