@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from crond_py.crontab.model import AfterTrigger
+from crond_py.crontab.model import AfterTrigger, Trigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState
@@ -25,6 +25,10 @@ from crond_py.ports import Claim, LedgerReader, RunQuery
 
 REMEMBERED = 1000
 """Of how many cycles a job that waits for several others knows at most; the newest are kept."""
+
+
+_Key = tuple[datetime, int]
+"""The due instant of a cycle and its era; 0 where the cycles of several heads are one."""
 
 
 @dataclass(slots=True)
@@ -38,10 +42,29 @@ class _Cycle:
 
 @dataclass(slots=True)
 class _Join:
-    """A job that waits for several others, and what it knows of each cycle, oldest first."""
+    """A job that waits for several others, and what it knows of each cycle, oldest first.
+
+    With one head, runs of one cycle have its era. Several heads have eras of their own, so their
+    cycles are known by the due instant alone.
+    """
 
     trigger: AfterTrigger
-    cycles: OrderedDict[datetime, _Cycle] = field(default_factory=OrderedDict)
+    has_one_head: bool
+    cycles: OrderedDict[_Key, _Cycle] = field(default_factory=OrderedDict)
+
+    def key(self, due: datetime, era: int) -> _Key:
+        """Return what a cycle is known by."""
+        return due, era if self.has_one_head else 0
+
+    def cycle(self, due: datetime, era: int) -> _Cycle:
+        """Return what is known of a cycle; a newer era of one due instant is another cycle."""
+        key = self.key(due, era)
+        cycle = self.cycles.get(key)
+        if cycle is None or cycle.era < era:
+            cycle = self.cycles[key] = _Cycle(era)
+            if len(self.cycles) > REMEMBERED:
+                self.cycles.popitem(last=False)
+        return cycle
 
 
 class Chains:
@@ -63,6 +86,8 @@ class Chains:
         """
         self._followers.clear()
         joins, self._joins = self._joins, {}
+        states = list(states)
+        triggers = {state.job.name: state.job.trigger for state in states if not state.is_removed}
         for state in states:
             name, trigger = state.job.name, state.job.trigger
             if not isinstance(trigger, AfterTrigger) or state.is_removed:
@@ -70,11 +95,12 @@ class Chains:
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
             if len(trigger.conditions) > 1:
+                has_one_head = len(_heads(name, triggers)) == 1
                 join = joins.get(name)
-                if join is None or join.trigger != trigger:
-                    join = _Join(trigger)
+                if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
+                    join = _Join(trigger, has_one_head)
                     if ledger is not None:
-                        join.cycles = _open_cycles(state, trigger, ledger)
+                        _read_open_cycles(join, state, ledger)
                 self._joins[name] = join
 
     def concluded(self, conclusion: Conclusion) -> None:
@@ -99,7 +125,10 @@ class Chains:
         trigger = state.job.trigger if state is not None else None
         if state is None or not state.is_live or not isinstance(trigger, AfterTrigger):
             return
-        cycle = self._cycle(name, news)
+        if news.due <= state.cursor.baseline:
+            return  # of a cycle that began before the job was there
+        join = self._joins.get(name)
+        cycle = join.cycle(news.due, news.era) if join is not None else _Cycle(news.era)
         if cycle.is_decided:
             return
         cycle.outcomes[news.job] = news.outcome
@@ -112,19 +141,6 @@ class Chains:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
             self._skip(state, cycle.era, news, trigger.conditions[news.job])
-
-    def _cycle(self, name: str, news: Conclusion) -> _Cycle:
-        """Return what is known of a cycle; one of a newer era is another one."""
-        join = self._joins.get(name)
-        if join is None:
-            return _Cycle(news.era)
-        cycles = join.cycles
-        cycle = cycles.get(news.due)
-        if cycle is None or cycle.era < news.era:
-            cycle = cycles[news.due] = _Cycle(news.era)
-            if len(cycles) > REMEMBERED:
-                cycles.popitem(last=False)
-        return cycle
 
     def _skip(self, state: JobState, era: int, news: Conclusion, condition: Condition) -> None:
         """Enter that a run does not come, because of what it waited for."""
@@ -154,24 +170,36 @@ _PASSIVE = frozenset({Outcome.SKIPPED, Outcome.MISSED, Outcome.CANCELLED, Outcom
 """Outcomes that are something done to a run: it "was skipped", but "has failed"."""
 
 
-def _open_cycles(
-    state: JobState, trigger: AfterTrigger, ledger: LedgerReader
-) -> OrderedDict[datetime, _Cycle]:
-    """Return the cycles of which some upstream has its outcome and the job has no run yet."""
-    name = state.job.name
-    decided = {(run.due, run.era) for run in _newest(name, ledger)}
-    found: dict[datetime, _Cycle] = {}
-    for upstream in trigger.conditions:
-        for run in _newest(upstream, ledger):
-            if run.due < state.cursor.baseline:
-                continue  # before the job first was in the crontab
-            cycle = found.get(run.due)
-            if cycle is None or cycle.era < run.era:
-                cycle = found[run.due] = _Cycle(run.era)
-                cycle.is_decided = (run.due, run.era) in decided
-            if run.outcome is not None and run.era == cycle.era:
-                cycle.outcomes[upstream] = run.outcome
-    return OrderedDict(sorted(found.items())[-REMEMBERED:])
+def _heads(name: str, triggers: Mapping[str, Trigger]) -> set[str]:
+    """Return the jobs that the chains to a job begin with."""
+    heads: set[str] = set()
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        job = waiting.pop()
+        trigger = triggers.get(job)
+        if isinstance(trigger, AfterTrigger):
+            waiting += [upstream for upstream in trigger.conditions if upstream not in seen]
+        else:
+            heads.add(job)
+        seen.add(job)
+    return heads
+
+
+def _read_open_cycles(join: _Join, state: JobState, ledger: LedgerReader) -> None:
+    """Read the cycles of which some upstream has its outcome and the job has no run yet."""
+    decided = {join.key(run.due, run.era): run.era for run in _newest(state.job.name, ledger)}
+    runs = [
+        (run, upstream)
+        for upstream in join.trigger.conditions
+        for run in _newest(upstream, ledger)
+        if run.due > state.cursor.baseline
+    ]
+    for run, upstream in sorted(runs, key=lambda each: (each[0].due, each[0].era)):
+        cycle = join.cycle(run.due, run.era)
+        cycle.is_decided = decided.get(join.key(run.due, run.era), -1) >= cycle.era
+        if run.outcome is not None and run.era == cycle.era:
+            cycle.outcomes[upstream] = run.outcome
 
 
 def _newest(job: str, ledger: LedgerReader) -> list[Run]:
