@@ -104,9 +104,10 @@ class Recoverer:
             found.append(self._find(run, survivors[f"{identity}-{run.id}", number]))
         for each in found:
             if each.recovery is Recovery.STOPPED:
-                each.state.active.append(each.active)  # perhaps it is tried again
+                self._close_stopped(each)
         for each in sorted(found, key=lambda each: each.turn):
-            self._resume(each)
+            if each.active.stage is not Stage.ENDED:  # another has replaced it before its turn
+                self._resume(each)
 
     def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
         """Say what becomes of a run; what is left of its processes is watched from here on."""
@@ -202,7 +203,7 @@ class Recoverer:
                 if recovery is Recovery.END_REST and active.stop is None:
                     self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
             case Recovery.STOPPED:
-                self._close_stopped(active, now)
+                self._conclude_stopped(active)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
                 state.active.append(active)
                 self._attempts.set_retry(active, _remaining_delay(active, now), now)
@@ -243,14 +244,22 @@ class Recoverer:
             reason = f"{reason}; {TOO_OFTEN}"
         self._attempts.finish(active, Outcome.LOST, reason)
 
-    def _close_stopped(self, active: ActiveRun, now: datetime) -> None:
-        """End an attempt that was being ended and is gone."""
+    def _close_stopped(self, found: _Found) -> None:
+        """End an attempt that was being ended and is gone; until it is its turn the run counts."""
+        active = found.active
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was being ended
         outcome, reason = attempt.stopping, attempt.reason
         assert outcome is not None  # noqa: S101 - so the policy says
-        self._attempts.close(active, outcome, reason, None, now)
-        self._attempts.conclude(active, outcome, reason)
+        self._attempts.close(active, outcome, reason, None, self._parts.timekeeper.now())
+        found.state.active.append(active)
+        self._register.runs[active.run.id] = active
+
+    def _conclude_stopped(self, active: ActiveRun) -> None:
+        attempt = active.attempt
+        assert attempt is not None  # noqa: S101 - it has been closed
+        assert attempt.outcome is not None  # noqa: S101 - likewise
+        self._attempts.conclude(active, attempt.outcome, attempt.reason)
 
     def _leftover_state(self, run: Run) -> JobState:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled."""

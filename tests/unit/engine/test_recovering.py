@@ -126,3 +126,34 @@ def test_runs_of_a_removed_job_are_shown(machine_with: MachineWith) -> None:
     (removed,) = world.daemon.core.status().removed
     assert [run.job for run in removed.active] == ["a"]
     assert not world.daemon.core.status().jobs
+
+
+def test_a_run_that_is_replaced_while_it_is_found_has_one_outcome(
+    machine_with: MachineWith,
+) -> None:
+    """P1: a follower's run that timed out during the crash, and is replaced at the restart."""
+    head = replace(JOB, name="head", trigger=MINUTELY, overlap=Overlap.ALLOW)
+    follower = replace(
+        JOB,
+        trigger=AfterTrigger({"head": Condition.ANY}),
+        overlap=Overlap.REPLACE,
+        retry=Retry(3, 90 * SECOND, 1.0),
+        timeout=20 * SECOND,
+        kill_after=20 * SECOND,
+    )
+    world = machine_with(head, follower, lasts=300 * SECOND, ignores_term=True)
+    world.pass_time(90 * SECOND)  # the first head's run goes on for long, the second does not
+    world.machine.behaviours["head"] = Behaviour(lasts=(10 * SECOND,))
+    world.pass_time(65 * SECOND)
+    (run,) = rows(world)
+    assert str(run.attempts[0].stopping) == "timed_out"
+    world.kill_daemon()
+    lose(world, "head")
+    lose(world, "a")
+    world.boot_daemon()
+    second, first = rows(world)
+    assert (str(first.outcome), str(first.attempts[0].outcome)) == ("cancelled", "timed_out")
+    assert first.reason.startswith("replaced by")
+    assert str(second.state) == "running"
+    assert world.daemon is not None
+    assert len(world.daemon.core._register.runs) == 1
