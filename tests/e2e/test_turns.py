@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -106,12 +107,16 @@ def test_replace(daemon: Daemon, trap: str) -> None:
     assert daemon.wait_exit() == 0
     rows = daemon.history()
     assert_accounted(rows, timedelta(seconds=2))
-    started = [row for row in rows if row["attempts"]]
-    for row, later in zip(started, rows[1:], strict=False):
-        if not row["reason"].startswith("pycron was"):
-            assert row["reason"] == f"replaced by the run due {_text(later['due'])}"
-            assert row["attempts"][0]["finished_at"] <= later["attempts"][0]["started_at"]
     assert {row["outcome"] for row in rows} == {"cancelled"}
+    dues = [_text(row["due"]) for row in rows]
+    for row in rows:
+        if not row["reason"].startswith("pycron was"):
+            by = row["reason"].removeprefix("replaced by the run due ")
+            assert dues.index(by) > dues.index(_text(row["due"]))
+    attempts = [attempt for row in rows for attempt in row["attempts"]]
+    assert len(attempts) >= 3
+    for earlier, later in pairwise(attempts):
+        assert earlier["finished_at"] <= later["started_at"]
 
 
 def _text(due: str) -> str:
@@ -164,19 +169,12 @@ def test_pool_at_one_mark(daemon: Daemon, bell: Bell) -> None:
     stamps = daemon.stamps()
     assert _most_alive(stamps) == 3
     begun = [int(stamp.job[1:]) // 10 for stamp in stamps if stamp.word == "begin"][:30]
-    assert _is_nearly_sorted(begun), begun
+    # Now and then a slot goes to who is due longest; and two that start together write as they can.
+    assert begun[:10].count(2) >= 7, begun
+    assert begun[-10:].count(0) >= 7, begun
     ran = [row for row in daemon.history() if _is_same(row["due"], first)]
     assert {row["outcome"] for row in ran} == {"succeeded"}
     assert len({row["job"] for row in ran}) == 31
-
-
-def _is_nearly_sorted(priorities: list[int]) -> bool:
-    """Tell whether nobody is further from the place of its priority than there are slots.
-
-    Two that start together may write in either order.
-    """
-    wanted = sorted(priorities, reverse=True)
-    return all(abs(place - wanted.index(value)) < 10 + 3 for place, value in enumerate(priorities))
 
 
 MANY = 5000
