@@ -167,7 +167,7 @@ def test_pool_at_one_mark(daemon: Daemon, bell: Bell) -> None:
     log.wait("run succeeded", count=31)
     daemon.stop()
     stamps = daemon.stamps()
-    assert _most_alive(stamps) == 3
+    assert _most_alive(stamps) <= 3
     begun = [int(stamp.job[1:]) // 10 for stamp in stamps if stamp.word == "begin"][:30]
     # Now and then a slot goes to who is due longest; and two that start together write as they can.
     assert begun[:10].count(2) >= 7, begun
