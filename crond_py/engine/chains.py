@@ -125,8 +125,6 @@ class Chains:
         trigger = state.job.trigger if state is not None else None
         if state is None or not state.is_live or not isinstance(trigger, AfterTrigger):
             return
-        if news.due <= state.cursor.baseline:
-            return  # of a cycle that began before the job was there
         join = self._joins.get(name)
         cycle = join.cycle(news.due, news.era) if join is not None else _Cycle(news.era)
         if cycle.is_decided:
@@ -187,13 +185,17 @@ def _heads(name: str, triggers: Mapping[str, Trigger]) -> set[str]:
 
 
 def _read_open_cycles(join: _Join, state: JobState, ledger: LedgerReader) -> None:
-    """Read the cycles of which some upstream has its outcome and the job has no run yet."""
+    """Read the cycles of which some upstream has its outcome and the job has no run yet.
+
+    As without a restart, what had its outcome before the job was there does not count.
+    """
+    baseline = state.cursor.baseline
     decided = {join.key(run.due, run.era): run.era for run in _newest(state.job.name, ledger)}
     runs = [
         (run, upstream)
         for upstream in join.trigger.conditions
         for run in _newest(upstream, ledger)
-        if run.due > state.cursor.baseline
+        if run.finished_at is None or run.finished_at > baseline
     ]
     for run, upstream in sorted(runs, key=lambda each: (each[0].due, each[0].era)):
         cycle = join.cycle(run.due, run.era)
