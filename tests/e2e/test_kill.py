@@ -55,12 +55,11 @@ class Attack:
             asked = self._ask()
             self._let_live(self.random.uniform(0.1, 1.2))
         if self.random.random() < 0.2:
-            self.ends.append(to_us(SystemClock().now()))
             self.daemon.signal(signal.SIGTERM)
             self._let_live(self.random.uniform(0, 0.6), may_end=True)
-        self.ends.append(to_us(SystemClock().now()))
         self.daemon.signal(signal.SIGKILL)
         assert self.daemon.wait_exit() in {-signal.SIGKILL, -signal.SIGTERM, 0}
+        self.ends.append(to_us(SystemClock().now()))
         if asked is not None:
             self._hear(*asked)
         share = self.random.choice([0, 0, 0.3, 1])
@@ -195,7 +194,7 @@ def _tell(evidence: Evidence) -> None:
     begun = sum(word.kind == "begin" for word in evidence.words)
     killed = sum(word.kind == "gone" for word in evidence.words)
     sys.stdout.write(
-        f"{len(evidence.ended_at)} kills and stops, {begun} processes, "
+        f"{len(evidence.ended_at)} ends of the daemon, {begun} processes, "
         f"{killed} of them without an end, "
         f"{len(evidence.cancelled)} runs cancelled, {len(evidence.triggered)} triggered\n"
         f"{dict(outcomes)}\n"

@@ -60,7 +60,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known. ``ended_at``: when daemons were killed or told to stop.
+    """All that is known. ``ended_at``: when it was seen that a daemon was gone.
 
     All that was due up to ``until`` must be accounted for. ``cancelled`` and ``triggered`` are the
     runs of which a command has said so.
