@@ -72,7 +72,9 @@ class HistoryFailedError(AssertionError):
         clock = "sets the clock" if world.may_step_clock else "leaves the clock alone"
         who = f"{broken.job or 'the daemon'}{f', run {broken.run}' if broken.run else ''}"
         super().__init__(
-            f"seed {world.seed} ({clock}) breaks a promise\n\n{world.story.excerpt(broken)}\n\n"
+            f"seed {world.seed} ({clock}) breaks a promise. By the simulated clock,\n"
+            f"in which life of the daemon, of which job and run:\n\n"
+            f"{world.story.excerpt(broken)}\n\n"
             f"broken: {broken}\nfor: {who}"
         )
         self.world = world

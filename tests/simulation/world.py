@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from crond_py.crontab.model import Crontab, Group, Job, Pool
+from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
@@ -30,7 +31,7 @@ from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Run
+from crond_py.model import Retry, Run
 from crond_py.ports import AttemptKey, Claim, Pruned, SetAttempt, SetRun, Write
 from tests.simulation.fakes import (
     Crash,
@@ -456,13 +457,19 @@ class Definition:
             for name in Job.__slots__
             if name not in hidden and getattr(job, name) != getattr(plain, name)
         ]
-        return " ".join([_short(job.trigger), *said])
+        return "; ".join([describe_trigger(job), *said])
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds():g}s"
-    return str(value).replace("datetime.", "")
+def _short(value: object) -> str:
+    match value:
+        case timedelta():
+            return f"{value.total_seconds():g}s"
+        case Retry():
+            return f"{value.attempts} attempts, {_short(value.delay)} +{_short(value.jitter)}"
+        case frozenset():
+            return "/".join(map(str, value))
+        case _:
+            return str(value)
 
 
 class SimLedger:
@@ -512,7 +519,8 @@ class SimLedger:
                         run=run,
                     )
                 case SetAttempt(run, attempt):
-                    how = attempt.outcome or attempt.stopping or ""
+                    begun = "begins" if attempt.pid is None else f"is process {attempt.pid}"
+                    how = attempt.outcome or attempt.stopping or begun
                     text = "ledger: attempt {} {}{} {}"
                     ending = "is being ended: " if attempt.stopping else ""
                     values = attempt.number, ending, how, attempt.reason
