@@ -33,6 +33,8 @@ from crond_py.policy import (
 )
 from crond_py.ports import Ended, LeftOver, SetAttempt, SetRun, Started, StartFailed
 
+_ABOUT_A_TICK = timedelta(milliseconds=20)
+
 LONGEST_AHEAD = timedelta(milliseconds=20)
 """A claim is never made longer before its instant than this; more is a clock that was set back."""
 
@@ -194,13 +196,17 @@ class Attempts:
             self.set_timeout(active, active.job.timeout - self._age(event))
 
     def _age(self, event: Started) -> timedelta:
-        """Return how long ago a process began, not more; the clock may have been set since."""
+        """Return how long ago a process began.
+
+        By the clock that is exact, unless it was set since; the kernel's ticks tell if it was.
+        """
         timekeeper = self._parts.timekeeper
         began_ns = timekeeper.deadline(event.started_at)
         by_clock = timedelta(microseconds=max(0, timekeeper.reading() - began_ns) // 1000)
         if event.start_ticks is None:
             return by_clock
-        return min(by_clock, timekeeper.age(event.start_ticks))
+        by_ticks = timekeeper.age(event.start_ticks)
+        return by_clock if abs(by_clock - by_ticks) < _ABOUT_A_TICK else by_ticks
 
     def _note_lag(self, active: ActiveRun, started_at: datetime) -> Lag | None:
         """Return how late a run has started, once, and remember it."""
