@@ -123,7 +123,7 @@ class World:
     ``jobs`` and ``pools`` are what the file says; ``in_force`` and ``pools_in_force`` what a daemon
     has taken last, and ``pool_sizes`` what a run may have been let in by that has not started yet.
     ``parked`` are jobs that were taken out of the file. ``steps`` are those of the clock since the
-    last look at the accounts: when (monotonic), how far, and whether a daemon was there to see it.
+    last look at the accounts: when (monotonic), how far, and whether a daemon saw it and lived on.
     ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
     instant, as they do not on a real machine.
 
@@ -414,10 +414,11 @@ class World:
         self.clock.jump(step)
         whither = "back" if step < timedelta(0) else "on"
         self.story.tell("the clock was set {} by {}", whither, abs(step))
-        self.steps.append((self.clock.monotonic_ns(), step, self.daemon is not None))
-        if self.daemon is not None:
-            self.daemon.inbox.append(ClockChanged())
+        at_ns, daemon = self.clock.monotonic_ns(), self.daemon
+        if daemon is not None:
+            daemon.inbox.append(ClockChanged())
         self.drain()
+        self.steps.append((at_ns, step, daemon is not None and self.daemon is daemon))
 
     def set_trouble(self, error: Exception | None) -> None:
         """Have the ledger refuse every write, or take them again."""
