@@ -67,7 +67,8 @@ def test_few_descriptors(daemon: Daemon, gate: Gate) -> None:
     tick = job_text("tick", "true", 'schedule = "* * * * * *"', 'overlap = "allow"')
     limited = ("sh", "-c", 'ulimit -n 48; exec "$@"', "sh")
     log = daemon.start(jobs + tick, under=limited)
-    log.wait(("run started", "run failed"), count=60)
+    for number in range(60):
+        log.wait(("run started", "run failed"), job=f"j{number}")
     started = [event for event in log.all("run started") if event["job"] != "tick"]
     gate.open(len(started))
     for event in started:
