@@ -12,9 +12,14 @@ from graphlib import CycleError, TopologicalSorter
 from crond_py.crontab.faults import nearest, quoted
 from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, Job
 from crond_py.crontab.summary import fingerprint
+from crond_py.schedule.expression import has_hash
 
 Refuse = Callable[[str, tuple[str | int, ...], str, str], None]
 """Enters a fault of a job: its name, the path of the key below it, the message, the way out."""
+
+
+_MOST_CIRCLES = 20
+"""How many circles are told at once; to find each of them takes a look at all jobs."""
 
 
 def check_chains(jobs: Mapping[str, Job], named: Mapping[str, object], refuse: Refuse) -> None:
@@ -41,7 +46,7 @@ def check_chains(jobs: Mapping[str, Job], named: Mapping[str, object], refuse: R
 
 def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> None:
     """Refuse each circle once, and take it apart."""
-    while True:
+    for _ in range(_MOST_CIRCLES):
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
@@ -55,6 +60,7 @@ def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> None:
             graph[name] = []
         else:
             return
+    graph.clear()  # the rest is told when these are mended
 
 
 def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refuse: Refuse) -> None:
@@ -73,25 +79,27 @@ def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refus
             refuse(
                 name,
                 ("after",),
-                f"follows from {quoted(first)} and {quoted(second)}, which are due at other times",
-                "let both follow from one job, or give them the same schedule",
+                f"follows from {quoted(first)} and {quoted(second)}, whose cycles differ",
+                "let both follow from one job, or give them one schedule and the same missed keys",
             )
             mine = dict(list(mine.items())[:1])
         heads[name] = mine
 
 
 def _times_of(job: Job) -> str:
-    """Return what is the same for jobs that are due at the same instants.
+    """Return what is the same for jobs that are due at the same instants, and miss the same.
 
     What depends on the job's name (H, jitter), or on when it was first seen, is its own.
     """
     match job.trigger:
         case CronTrigger(expressions):
-            is_own = any("H" in expression.upper() for expression in expressions)
+            is_own = any(map(has_hash, expressions))
         case EveryTrigger(align=align):
             is_own = align is None
         case AtTrigger():
             is_own = False
         case _:
             is_own = True
-    return f"job {job.name}" if is_own or job.jitter is not None else fingerprint(job)
+    if is_own or job.jitter is not None:
+        return f"job {job.name}"
+    return f"{fingerprint(job)} {job.missed} {job.missed_within} {job.missed_limit}"

@@ -1,9 +1,13 @@
 """Dependencies: a job with ``after`` is due when the runs that it waits for have their outcomes.
 
 A cycle is one due instant of the job at the head of a chain, and the runs that follow from it carry
-that instant as their own ``due``. What is known of a cycle is kept in memory only where a job waits
-for several others; after a restart it is read from the ledger again. The claim of such a run
-is written together with the outcome that it follows from: a crash leaves both or neither.
+that instant as their own ``due``. The claim of a run that follows is written together with the
+outcome that it follows from: a crash leaves both or neither.
+
+What is known of a cycle is kept in memory only where a job waits for several others, and only as
+long as some of them have no outcome. What is not known there (after a restart, or since the cycle
+was forgotten) is looked up in the ledger when it is needed. A cycle that cannot be completed any
+more, since what became of some run is known to nobody, is skipped: every cycle has its row.
 """
 
 from __future__ import annotations
@@ -13,19 +17,20 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from graphlib import TopologicalSorter
 
 from crond_py.crontab.model import AfterTrigger, Trigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState
-from crond_py.engine.telling import tell
+from crond_py.engine.telling import fields, log, tell
+from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
-from crond_py.policy import Follow, judge_upstreams
+from crond_py.policy import TICK, Follow, judge_upstreams
 from crond_py.ports import Claim, LedgerReader, RunQuery
 
 REMEMBERED = 1000
-"""Of how many cycles a job that waits for several others knows at most; the newest are kept."""
-
+"""Of how many open cycles a job that waits for several others knows at most; others it looks up."""
 
 _Key = tuple[datetime, int]
 """The due instant of a cycle and its era; 0 where the cycles of several heads are one."""
@@ -33,74 +38,95 @@ _Key = tuple[datetime, int]
 
 @dataclass(slots=True)
 class _Cycle:
-    """What is known of one cycle by a job that waits for several others."""
+    """What is known of one cycle by a job that waits for several others.
 
-    era: int
+    ``eras`` are those of the runs whose outcomes are known.
+    """
+
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    eras: dict[str, int] = field(default_factory=dict)
     is_decided: bool = False
+
+    @property
+    def era(self) -> int:
+        """The era of the run that follows."""
+        return max(self.eras.values(), default=0)
+
+    def note(self, job: str, era: int, outcome: Outcome) -> None:
+        """Note an outcome. A newer one of a job means that the same due instant came again."""
+        if self.eras.get(job, era) < era:
+            self.outcomes.clear()
+            self.eras.clear()
+            self.is_decided = False
+        if self.eras.get(job, era) == era:
+            self.outcomes[job] = outcome
+            self.eras[job] = era
 
 
 @dataclass(slots=True)
 class _Join:
-    """A job that waits for several others, and what it knows of each cycle, oldest first.
+    """A job that waits for several others, and what it knows of open cycles, oldest first.
 
     With one head, runs of one cycle have its era. Several heads have eras of their own, so their
-    cycles are known by the due instant alone.
+    cycles are known by the due instant alone. ``stretches`` are those that were skipped whole.
     """
 
     trigger: AfterTrigger
     has_one_head: bool
     cycles: OrderedDict[_Key, _Cycle] = field(default_factory=OrderedDict)
+    stretches: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=100))
 
     def key(self, due: datetime, era: int) -> _Key:
         """Return what a cycle is known by."""
         return due, era if self.has_one_head else 0
 
     def cycle(self, due: datetime, era: int) -> _Cycle:
-        """Return what is known of a cycle; a newer era of one due instant is another cycle."""
+        """Return what is known of a cycle."""
         key = self.key(due, era)
         cycle = self.cycles.get(key)
-        if cycle is None or cycle.era < era:
-            cycle = self.cycles[key] = _Cycle(era)
+        if cycle is None:
+            cycle = self.cycles[key] = _Cycle()
             if len(self.cycles) > REMEMBERED:
                 self.cycles.popitem(last=False)
         return cycle
+
+    def is_over(self, due: datetime) -> bool:
+        """Whether a cycle was skipped as one of a stretch."""
+        return any(first <= due <= last for first, last in self.stretches)
 
 
 class Chains:
     """Makes runs of the jobs that wait for others, as those get their outcomes."""
 
-    def __init__(self, parts: Parts, register: Register, admitter: Admitter) -> None:
+    def __init__(
+        self, parts: Parts, register: Register, admitter: Admitter, ledger: LedgerReader
+    ) -> None:
         self._parts = parts
         self._register = register
         self._admitter = admitter
+        self._ledger = ledger
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, _Join] = {}
         self._news: deque[Conclusion] = deque()
         self._is_at_it = False
 
-    def set_jobs(self, states: Iterable[JobState], ledger: LedgerReader | None = None) -> None:
-        """Take the jobs of a crontab; at the start, read from the ledger which cycles are open.
-
-        Raises LedgerError where that cannot be read.
-        """
+    def set_jobs(self, states: Iterable[JobState]) -> None:
+        """Take the jobs of a crontab."""
         self._followers.clear()
         joins, self._joins = self._joins, {}
-        states = list(states)
         triggers = {state.job.name: state.job.trigger for state in states if not state.is_removed}
-        for state in states:
-            name, trigger = state.job.name, state.job.trigger
-            if not isinstance(trigger, AfterTrigger) or state.is_removed:
-                continue
+        after = {
+            name: trigger for name, trigger in triggers.items() if isinstance(trigger, AfterTrigger)
+        }
+        heads = _heads(triggers, after)
+        for name, trigger in after.items():
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
             if len(trigger.conditions) > 1:
-                has_one_head = len(_heads(name, triggers)) == 1
+                has_one_head = heads[name] is not None
                 join = joins.get(name)
                 if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
                     join = _Join(trigger, has_one_head)
-                    if ledger is not None:
-                        _read_open_cycles(join, state, ledger)
                 self._joins[name] = join
 
     def concluded(self, conclusion: Conclusion) -> None:
@@ -111,56 +137,186 @@ class Chains:
         if self._is_at_it:
             return  # it came of a run that was just skipped; the loop below will see it
         self._is_at_it = True
+        waiting: list[tuple[str, Conclusion]] = []
         try:
-            while self._news:
-                news = self._news.popleft()
-                for name in self._followers.get(news.job, ()):
-                    self._follow(name, news)
+            while self._news or waiting:
+                if self._news:
+                    news = self._news.popleft()
+                    followers = self._followers.get(news.job, ())
+                    waiting += [(name, news) for name in followers if self._follow(name, news)]
+                else:  # all that could follow by now is there to be waited for
+                    self._complete(*waiting.pop())
         finally:
             self._is_at_it = False
             self._news.clear()
 
-    def _follow(self, name: str, news: Conclusion) -> None:
+    def _follow(self, name: str, news: Conclusion) -> bool:
+        """Make or skip the run of a job that waits for this one; True where it waits for others."""
         state = self._register.states.get(name)
         trigger = state.job.trigger if state is not None else None
         if state is None or not state.is_live or not isinstance(trigger, AfterTrigger):
-            return
+            return False
         join = self._joins.get(name)
-        cycle = join.cycle(news.due, news.era) if join is not None else _Cycle(news.era)
+        if news.count > 1:
+            self._skip_stretch(state, join, news)
+            return False
+        if join is not None and join.is_over(news.due):
+            return False
+        cycle = join.cycle(news.due, news.era) if join is not None else _Cycle()
+        cycle.note(news.job, news.era, news.outcome)
+        is_waiting = self._judge(state, trigger, cycle, news)
+        if join is not None and cycle.outcomes.keys() == trigger.conditions.keys():
+            del join.cycles[join.key(news.due, news.era)]
+        return is_waiting
+
+    def _judge(
+        self, state: JobState, trigger: AfterTrigger, cycle: _Cycle, news: Conclusion
+    ) -> bool:
+        """Decide a cycle if it can be decided; True where it waits for more."""
         if cycle.is_decided:
-            return
-        cycle.outcomes[news.job] = news.outcome
+            return False
         follow = judge_upstreams(trigger.conditions, cycle.outcomes)
-        is_stretch = news.count > 1
-        if follow is Follow.WAIT and not is_stretch:
-            return
+        if follow is Follow.WAIT:
+            return True
         cycle.is_decided = True
-        if follow is Follow.RUN and not is_stretch:
+        if follow is Follow.RUN:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
-            self._skip(state, cycle.era, news, trigger.conditions[news.job])
+            reason = _why_not(news, trigger.conditions[news.job])
+            self._skip(state, cycle.era, news.due, reason)
+        return False
 
-    def _skip(self, state: JobState, era: int, news: Conclusion, condition: Condition) -> None:
+    # --- what is not known in memory ------------------------------------------------------
+
+    def _complete(self, name: str, news: Conclusion) -> None:
+        """See to it that a cycle that waits for others waits for something that will come."""
+        state, join = self._register.states.get(name), self._joins.get(name)
+        if state is None or join is None:
+            return
+        cycle = join.cycles.get(join.key(news.due, news.era))
+        if cycle is None or cycle.is_decided:
+            return
+        unknown = [
+            upstream
+            for upstream in join.trigger.conditions
+            if upstream not in cycle.outcomes and not self._is_pending(upstream, news, join)
+        ]
+        if not unknown:
+            return
+        try:
+            self._look_up_all(unknown, state, join, cycle, news)
+        except LedgerError as error:
+            # It stays open, and is looked at again with the next outcome of the cycle.
+            log.warning(
+                "what a job waits for cannot be looked up",
+                extra=fields(job=name, due=news.due, reason=str(error)),
+            )
+        if cycle.outcomes.keys() == join.trigger.conditions.keys():
+            del join.cycles[join.key(news.due, news.era)]
+
+    def _look_up_all(
+        self, unknown: list[str], state: JobState, join: _Join, cycle: _Cycle, news: Conclusion
+    ) -> None:
+        """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
+        if self._rows(state.job.name, news, join):
+            cycle.is_decided = True  # before a restart
+            return
+        for upstream in unknown:
+            run = max(self._rows(upstream, news, join), key=lambda run: run.era, default=None)
+            if run is None or run.outcome is None:
+                cycle.is_decided = True
+                reason = f"upstream_unknown: nobody knows what became of {upstream}"
+                self._skip(state, cycle.era, news.due, reason)
+                return
+            known = Conclusion(upstream, run.era, news.due, run.outcome)
+            cycle.note(upstream, known.era, known.outcome)
+            if not self._judge(state, join.trigger, cycle, known):
+                return
+
+    def _rows(self, name: str, news: Conclusion, join: _Join) -> list[Run]:
+        """Return what the ledger has of a job's run of the cycle."""
+        query = RunQuery(job=name, since=news.due, until=news.due + TICK, limit=10)
+        return [
+            run
+            for run in self._ledger.runs(query)
+            if run.due <= news.due and (not join.has_one_head or run.era == news.era)
+        ]
+
+    def _is_pending(self, name: str, news: Conclusion, join: _Join) -> bool:
+        """Whether a job has a run of the cycle without an outcome, or is to have one."""
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            job = waiting.pop()
+            state = self._register.states.get(job)
+            if job in seen or state is None:
+                continue
+            seen.add(job)
+            for active in [*state.active, *state.queued]:
+                is_era = not join.has_one_head or active.run.era == news.era
+                if active.run.due == news.due and is_era:
+                    return True
+            if not state.is_live:
+                continue
+            if isinstance(state.job.trigger, AfterTrigger):
+                waiting += state.job.trigger.conditions
+            elif state.cursor.accounted_until < news.due and _is_due(state, news.due):
+                return True
+        return False
+
+    # --- rows -----------------------------------------------------------------------------
+
+    def _skip_stretch(self, state: JobState, join: _Join | None, news: Conclusion) -> None:
+        """Enter that nothing follows a stretch of missed occurrences.
+
+        Of jobs that are waited for together the first one's stretch counts, and cycles of it that
+        are known by themselves have rows of their own.
+        """
+        last = news.last_due or news.due
+        count = news.count
+        if join is not None:
+            if join.is_over(news.due) and join.is_over(last):
+                return
+            join.stretches.append((news.due, last))
+            for (due, _), cycle in list(join.cycles.items()):
+                if news.due <= due <= last:
+                    count -= 1
+                    if not cycle.is_decided:
+                        cycle.is_decided = True
+                        reason = f"upstream_failed: {news.job} was missed"
+                        self._skip(state, max(cycle.era, news.era), due, reason)
+        reason = f"upstream_failed: {news.job} was missed, and nothing follows a stretch of that"
+        if count > 0:
+            self._skip(state, news.era, news.due, reason, last_due=last, count=count)
+
+    def _skip(
+        self,
+        state: JobState,
+        era: int,
+        due: datetime,
+        reason: str,
+        *,
+        last_due: datetime | None = None,
+        count: int = 1,
+    ) -> None:
         """Enter that a run does not come, because of what it waited for."""
-        code = "upstream_failed" if condition is not Condition.FAILURE else "upstream_not_failed"
-        verb = "was" if news.outcome in _PASSIVE else "has"
-        reason = f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
+        last_due = last_due if count > 1 else None
         claim = Claim(
             state.job.name,
             era,
-            news.due,
+            due,
             Cause.UPSTREAM,
             State.DONE,
             self._parts.timekeeper.now(),
             outcome=Outcome.SKIPPED,
             reason=reason,
-            last_due=news.last_due,
-            count=news.count,
+            last_due=last_due,
+            count=count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        tell(logging.WARNING, "run skipped", state.job.name, due=news.due, reason=reason)
+        tell(logging.WARNING, "run skipped", state.job.name, due=due, reason=reason)
         self._register.on_outcome(
-            Conclusion(state.job.name, era, news.due, Outcome.SKIPPED, news.last_due, news.count)
+            Conclusion(state.job.name, era, due, Outcome.SKIPPED, last_due, count)
         )
 
 
@@ -168,41 +324,24 @@ _PASSIVE = frozenset({Outcome.SKIPPED, Outcome.MISSED, Outcome.CANCELLED, Outcom
 """Outcomes that are something done to a run: it "was skipped", but "has failed"."""
 
 
-def _heads(name: str, triggers: Mapping[str, Trigger]) -> set[str]:
-    """Return the jobs that the chains to a job begin with."""
-    heads: set[str] = set()
-    seen: set[str] = set()
-    waiting = [name]
-    while waiting:
-        job = waiting.pop()
-        trigger = triggers.get(job)
-        if isinstance(trigger, AfterTrigger):
-            waiting += [upstream for upstream in trigger.conditions if upstream not in seen]
-        else:
-            heads.add(job)
-        seen.add(job)
+def _why_not(news: Conclusion, condition: Condition) -> str:
+    code = "upstream_failed" if condition is not Condition.FAILURE else "upstream_not_failed"
+    verb = "was" if news.outcome in _PASSIVE else "has"
+    return f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
+
+
+def _is_due(state: JobState, due: datetime) -> bool:
+    """Whether an instant is one of a job's schedule; a run by hand has one of its own."""
+    return state.schedule is not None and state.schedule.latest_until(due) == due
+
+
+def _heads(
+    triggers: Mapping[str, Trigger], after: Mapping[str, AfterTrigger]
+) -> dict[str, str | None]:
+    """Return for each job the one that its chain begins with; None where there are several."""
+    heads: dict[str, str | None] = {}
+    graph = {name: after[name].conditions if name in after else () for name in triggers}
+    for name in TopologicalSorter(graph).static_order():
+        above = {heads.get(upstream) for upstream in graph.get(name, ())}
+        heads[name] = name if not above else above.pop() if len(above) == 1 else None
     return heads
-
-
-def _read_open_cycles(join: _Join, state: JobState, ledger: LedgerReader) -> None:
-    """Read the cycles of which some upstream has its outcome and the job has no run yet.
-
-    As without a restart, what had its outcome before the job was there does not count.
-    """
-    baseline = state.cursor.baseline
-    decided = {join.key(run.due, run.era): run.era for run in _newest(state.job.name, ledger)}
-    runs = [
-        (run, upstream)
-        for upstream in join.trigger.conditions
-        for run in _newest(upstream, ledger)
-        if run.finished_at is None or run.finished_at > baseline
-    ]
-    for run, upstream in sorted(runs, key=lambda each: (each[0].due, each[0].era)):
-        cycle = join.cycle(run.due, run.era)
-        cycle.is_decided = decided.get(join.key(run.due, run.era), -1) >= cycle.era
-        if run.outcome is not None and run.era == cycle.era:
-            cycle.outcomes[upstream] = run.outcome
-
-
-def _newest(job: str, ledger: LedgerReader) -> list[Run]:
-    return ledger.runs(RunQuery(job=job, limit=REMEMBERED))

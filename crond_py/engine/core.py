@@ -50,7 +50,7 @@ class Core:
         register.on_idle = self._agenda.job_idle
         self._started_at = now = parts.timekeeper.now()
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
-        self._chains = Chains(parts, register, self._admitter)
+        self._chains = Chains(parts, register, self._admitter, ledger)
         register.on_outcome = self._concluded
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
@@ -72,7 +72,7 @@ class Core:
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
             state.last = last.get(job.name)
-        self._chains.set_jobs(self._register.states.values(), self._ledger)
+        self._chains.set_jobs(self._register.states.values())
         for name, cursor in cursors.items():
             if name not in crontab.jobs:
                 self._agenda.forget_stored(cursor)

@@ -79,16 +79,18 @@ def test_a_chain_of_many(crontab: Path) -> None:
             + job("a", '["head"]')
             + job("b", '["a", "hourly"]'),
             (
-                'crontab.toml:11: jobs.b.after: follows from "head" and "hourly", which are due at'
-                " other times (let both follow from one job, or give them the same schedule)"
+                'crontab.toml:11: jobs.b.after: follows from "head" and "hourly", whose cycles'
+                " differ (let both follow from one job, or give them one schedule and the same"
+                " missed keys)"
             ),
         ),
         (
             '[jobs.x]\nevery = "5m"\ncommand = "true"\n[jobs.y]\nevery = "5m"\ncommand = "true"\n'
             + job("b", '["x", "y"]'),
             (
-                'crontab.toml:8: jobs.b.after: follows from "x" and "y", which are due at'
-                " other times (let both follow from one job, or give them the same schedule)"
+                'crontab.toml:8: jobs.b.after: follows from "x" and "y", whose cycles'
+                " differ (let both follow from one job, or give them one schedule and the same"
+                " missed keys)"
             ),
         ),
     ],
@@ -107,7 +109,14 @@ def test_two_circles_are_two_faults(crontab: Path) -> None:
 
 @pytest.mark.parametrize(
     "when",
-    ['schedule = "30 2 * * *"', 'every = "15m"\nalign = "hour"', "at = 2030-01-01T00:00:00"],
+    [
+        'schedule = "30 2 * * *"',
+        'schedule = "0 2 * MAR THU"',
+        'schedule = "@hourly"',
+        'schedule = "@monthly"',
+        'every = "15m"\nalign = "hour"',
+        "at = 2030-01-01T00:00:00",
+    ],
 )
 def test_heads_with_one_schedule_can_be_joined(crontab: Path, when: str) -> None:
     """Jobs that are due at the same instants have the same cycles."""
@@ -120,7 +129,7 @@ def test_what_depends_on_the_name_cannot_be_joined(crontab: Path, when: str) -> 
     """The same text makes other times for another job, so the cycles differ."""
     text = f'[jobs.x]\n{when}\ncommand = "true"\n[jobs.y]\n{when}\ncommand = "true"\n'
     (fault,) = faults(crontab, text + job("b", '["x", "y"]'))
-    assert "due at other times" in fault
+    assert "whose cycles differ" in fault
 
 
 def test_a_fault_of_a_job_is_not_one_of_those_that_follow(crontab: Path) -> None:
@@ -128,3 +137,18 @@ def test_a_fault_of_a_job_is_not_one_of_those_that_follow(crontab: Path) -> None
     text = '[jobs.head]\nschedule = "61 * * * *"\ncommand = "true"\n' + job("a", '["head"]')
     (fault,) = faults(crontab, text)
     assert "jobs.head.schedule" in fault
+
+
+def test_heads_that_make_up_otherwise_cannot_be_joined(crontab: Path) -> None:
+    """P1: what one head makes up and the other does not would be a cycle that never completes."""
+    head = '[jobs.{0}]\nschedule = "@daily"\nmissed = "{1}"\ncommand = "true"\n'
+    text = head.format("x", "once") + head.format("y", "skip") + job("b", '["x", "y"]')
+    (fault,) = faults(crontab, text)
+    assert "whose cycles differ" in fault
+
+
+def test_many_circles_are_told_in_parts(crontab: Path) -> None:
+    """P7: a file full of them is refused at once; more are told when these are mended."""
+    pairs = [job(f"a{n}", f'["b{n}"]') + job(f"b{n}", f'["a{n}"]') for n in range(500)]
+    found = faults(crontab, "".join(pairs))
+    assert 1 <= len(found) <= 20

@@ -42,7 +42,7 @@ def machine_with() -> MachineWith:
 
 def rows(world: World, job: str = "a") -> list[Run]:
     """Return a job's rows, oldest due first."""
-    return list(reversed(world.ledger.runs(RunQuery(job=job))))
+    return list(reversed(world.ledger.runs(RunQuery(job=job, limit=None))))
 
 
 def outcomes(world: World, job: str = "a") -> list[str]:

@@ -303,3 +303,88 @@ def test_a_new_time_has_cycles_of_its_own(machine_with: MachineWith) -> None:
     assert sorted(dues(heads)) == sorted(dues(ends))
     assert set(outcomes(world, "end")) == {"succeeded"}
     assert {run.era for run in ends} == {0, 1}
+
+
+TWO = (HEAD, replace(HEAD, name="other"), after("end", "head", "other"))
+
+
+def test_two_heads_of_one_schedule(machine_with: MachineWith) -> None:
+    """P1, P2: the join runs once a cycle, whichever head ends first."""
+    world = machine_with(*TWO)
+    behave(world, other=Behaviour(lasts=(3 * MINUTE,)))
+    to_the_hour(world, 10 * MINUTE)
+    behave(world, other=Behaviour(), head=Behaviour(lasts=(3 * MINUTE,)))
+    to_the_hour(world, 10 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded", "succeeded"]
+
+
+def test_heads_may_have_eras_of_their_own(machine_with: MachineWith) -> None:
+    """P1: a head that was added between has another count of new times; the join goes on."""
+    world = machine_with(HEAD)
+    world.pass_time(12 * HOUR)
+    reload(world, *TWO)
+    world.pass_time(MINUTE)
+    world.set_clock(-4 * HOUR)
+    behave(world, other=Behaviour(lasts=(2 * MINUTE,)))
+    world.pass_time(6 * HOUR)
+    eras = [{run.era for run in rows(world, name)} for name in ("head", "other")]
+    assert eras[0] != eras[1]  # else this test shows nothing
+    assert outcomes(world, "end").count("succeeded") >= 5
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_upstream_that_was_forgotten(machine_with: MachineWith, *, restarts: bool) -> None:
+    """P1: where the row that a cycle waits for was pruned, the cycle still gets its own row."""
+    head = replace(HEAD, trigger=CronTrigger(("* * * * *",)), keep_runs=10)
+    slow = replace(after("slow", "head"), overlap=Overlap.SKIP)
+    world = machine_with(head, slow, after("end", "head", "slow"))
+    behave(world, slow=Behaviour(lasts=(3 * HOUR,)))
+    world.pass_time(2 * MINUTE)
+    first = rows(world, "slow")[0].due
+    world.pass_time(2 * HOUR + 30 * MINUTE)
+    if restarts:
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(HOUR)
+    assert len(rows(world, "head")) < 100  # else nothing was forgotten
+    (run,) = [run for run in rows(world, "end") if run.due == first]
+    assert run.outcome is not None
+    if not restarts:
+        assert str(run.outcome) == "succeeded"
+
+
+def test_more_cycles_are_open_than_are_remembered(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what memory has forgotten of a cycle is looked up in the ledger."""
+    monkeypatch.setattr("crond_py.engine.chains.REMEMBERED", 5)
+    head = replace(HEAD, trigger=CronTrigger(("* * * * *",)), keep_runs=None, keep_for=None)
+    slow = replace(after("slow", "head"), overlap=Overlap.ALLOW)
+    end = replace(after("end", "head", "slow"), overlap=Overlap.ALLOW)
+    world = machine_with(head, slow, end)
+    behave(world, slow=Behaviour(lasts=(30 * MINUTE,)))
+    world.pass_time(HOUR)
+    ended = [run.due for run in rows(world, "slow") if run.outcome is not None]
+    assert len(ended) > 20
+    assert {run.due for run in rows(world, "end") if str(run.outcome) == "succeeded"} >= set(
+        ended[:-1]
+    )
+
+
+def test_a_disabled_upstream_is_told(machine_with: MachineWith) -> None:
+    """P1: a join that waits for a job that is never due is skipped, and says for which."""
+    left = replace(after("left", "head"), enabled=False)
+    world = machine_with(HEAD, left, after("right", "head"), after("end", "left", "right"))
+    to_the_hour(world)
+    (run,) = rows(world, "end")
+    assert run.reason == "upstream_unknown: nobody knows what became of left"
+
+
+def test_nothing_grows(machine_with: MachineWith) -> None:
+    """A cycle is forgotten when all of it has its outcome."""
+    world = machine_with(*(replace(job, keep_runs=20) for job in DIAMOND))
+    for _ in range(30):
+        to_the_hour(world)
+    assert world.daemon is not None
+    joins = world.daemon.core._chains._joins
+    assert [len(join.cycles) for join in joins.values()] == [0]
