@@ -20,6 +20,9 @@ from tests.support.witness import read_ledger, read_words, to_us
 GROWTH_KIB = 6 * 1024
 """By how much memory may differ from one minute to another; a leak of 200 bytes a start is more."""
 
+MANY = 10_000
+"""Slots for all: what waits for one would pile up, and take memory with right."""
+
 
 def _turn(period_s: int) -> str:
     """Return a job that tells how time passes."""
@@ -72,10 +75,10 @@ def test_nothing_grows(daemon: Daemon, bell: Bell, turns: int, period_s: int) ->
     occurrence of it all is accounted for (P1, P2, P5).
     """
     turn = _turn(period_s)
-    daemon.start(mix(is_enabled=False).text + turn)
+    daemon.start(mix(is_enabled=False, workers=MANY).text + turn)
     daemon.cli("trigger", "turn", "--wait", "--force")
     idle = _look(daemon.pid)
-    mixture = mix()
+    mixture = mix(workers=MANY)
     daemon.write(mixture.text + turn)
     daemon.cli("reload")
     bell.wait()
@@ -106,7 +109,7 @@ def test_nothing_grows(daemon: Daemon, bell: Bell, turns: int, period_s: int) ->
 def _end_load(daemon: Daemon, turn: str) -> None:
     """Let nothing new start, and wait until all has ended and what ended is reaped."""
     since = len(daemon.log.events)
-    daemon.write(mix(is_enabled=False).text + turn)
+    daemon.write(mix(is_enabled=False, workers=MANY).text + turn)
     daemon.cli("reload")
     for active in daemon.status()["active"]:
         daemon.log.wait(ENDS, run=active["run"], since=since)

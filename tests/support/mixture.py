@@ -65,7 +65,6 @@ TIMED_RETRIES = Act(
     keys={"timeout": "300ms", "retry": {"attempts": 2, "delay": "200ms"}},
 )
 
-POOLS = "[pools.narrow]\nworkers = 8\n\n"
 NOWHERE: Keys = {}
 NARROW: Keys = {"pool": "narrow"}
 NARROW_AND_SOON: Keys = {"pool": "narrow", "start_within": "3s"}
@@ -81,10 +80,11 @@ class Mixture:
     rules: tuple[Rule, ...]
 
 
-def mix(*, is_enabled: bool = True) -> Mixture:
+def mix(*, is_enabled: bool = True, workers: int = 8) -> Mixture:
     """Return jobs in which each value of each policy meets each of the others.
 
     Those that are not enabled do nothing new, but are the same jobs and end what they have begun.
+    With few ``workers`` some wait for a slot, and those that may overlap get further behind.
     """
     policies = product(
         ("skip", "queue", "allow", "replace"), ("skip", "once", "all"), ("lost", "rerun")
@@ -100,7 +100,8 @@ def mix(*, is_enabled: bool = True) -> Mixture:
     made.append(_job(AFTER_END, SHORT, "skip", "once", "lost"))
     made.append(_job(EACH_SECOND, LATE, "allow", "all", "lost", max_running=2))
     switch = "" if is_enabled else "enabled = false\n"
-    text = POOLS + "\n".join(f"{text}keep = {{ runs = 1000000 }}\n{switch}" for text, _ in made)
+    pool = f"[pools.narrow]\nworkers = {workers}\n\n"
+    text = pool + "\n".join(f"{text}keep = {{ runs = 1000000 }}\n{switch}" for text, _ in made)
     return Mixture(text, tuple(rule for _, rule in made))
 
 
