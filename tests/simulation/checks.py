@@ -259,8 +259,7 @@ class Inspector:
         What outlives its command may be meant to stay, and is left, too.
         """
         for tree in self.world.machine.alive:
-            begun_ns = self.world.daemon.begun_ns if self.world.daemon else 0
-            if not tree.leader.is_alive and all(at_ns < begun_ns for at_ns, _ in tree.stops):
+            if not tree.leader.is_alive and not _was_stopped_in_this_life(self, tree):
                 continue
             job = tree.spec.job
             if self._is_open(tree) and job is not None and job.on_stop is not OnStop.LEAVE:
@@ -576,12 +575,18 @@ def _is_over(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None
         return
     if tree.leader.is_alive:
         yield "P1", f"is {attempt.outcome} while process {tree.leader.pid} runs"
-    elif "left alone" in attempt.reason and not tree.was_stopped:
+    elif "left alone" in attempt.reason and not _was_stopped_in_this_life(inspector, tree):
         return  # it had ended by itself before anything was asked of it, and that is said
     elif tree.was_stopped or attempt.outcome in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
         yield "P6", f"is {attempt.outcome} while its descendants run"
     elif attempt.outcome is Outcome.LOST and not tree.was_seen_ending:
         yield "P5", "is lost while its descendants run"
+
+
+def _was_stopped_in_this_life(inspector: Inspector, tree: Tree) -> bool:
+    """Tell whether this daemon has sent it a signal; an earlier one may have died over the note."""
+    daemon = inspector.world.daemon
+    return daemon is not None and any(at_ns >= daemon.begun_ns for at_ns, _ in tree.stops)
 
 
 def _agrees(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None) -> Wrong:

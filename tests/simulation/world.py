@@ -372,13 +372,16 @@ class World:
             return
         self.story.tell("stop, waits {}", limit if limit is not None else "for all")
         daemon.phase = "stopping"
-        daemon.stopping_since = daemon.stopping_since or self.clock.now()
         self.requests.stops += 1
 
         def note() -> None:
             daemon.is_stopped = True
 
-        self.ask(lambda core: core.stop(limit, note))
+        def put(core: Core) -> None:
+            daemon.stopping_since = daemon.stopping_since or self.clock.now()
+            core.stop(limit, note)
+
+        self.ask(put)
 
     # --- time -----------------------------------------------------------------------------
 
