@@ -372,9 +372,9 @@ MOST_RERUNS = 3
 class Recovery(StrEnum):
     """What a restarted daemon does with a run that has no outcome.
 
-    ADOPT: its process goes on under our eyes. ADOPT_REST: its process is gone, but what is left of
-    its tree goes on, which may be the very work. END_REST: that is ended first. STOPPED: it was
-    being ended and is gone, so that is its outcome.
+    ADOPT: its process goes on under our eyes. ADOPT_REST: which of the processes that live is its
+    own nobody knows, so all are watched. END_REST: its process is gone, and what that has left is
+    ended first. STOPPED: it was being ended and is gone, so that is its outcome.
     """
 
     ADOPT = "adopt"
@@ -399,6 +399,7 @@ def decide_recovery(
     state: State,
     *,
     remains: Remains,
+    was_seen: bool,
     stopping: Outcome | None,
     leftovers: Leftovers,
     wants_rerun: bool,
@@ -406,7 +407,10 @@ def decide_recovery(
 ) -> Recovery:
     """Say what becomes of an open run found at the start of the daemon.
 
-    A process that still runs is adopted, whatever became of its job. One that is gone was being
+    A process that still runs is adopted, whatever became of its job. What a process has left that
+    is gone is no run any more, as it would not be had we seen the end (a service that a job has
+    started would hold it for ever); but where its start was not entered (``was_seen``), what is
+    found may be the process itself, and holds the job. One that is gone was being
     ended (``stopping``), or was cut short, or ended unseen: then ``wants_rerun`` decides. A run
     that never began an attempt, or waits for its next one, goes on waiting, unless its job was
     removed.
@@ -416,8 +420,10 @@ def decide_recovery(
     if remains is Remains.LEADER:
         return Recovery.ADOPT
     if remains is Remains.REST:
-        is_to_end = stopping or leftovers is Leftovers.KILL
-        return Recovery.END_REST if is_to_end else Recovery.ADOPT_REST
+        if stopping or leftovers is Leftovers.KILL:
+            return Recovery.END_REST
+        if not was_seen:
+            return Recovery.ADOPT_REST
     if stopping:
         return Recovery.STOPPED
     return Recovery.RERUN if wants_rerun and job_exists else Recovery.LOST

@@ -15,8 +15,13 @@ from crond_py.model import Attempt, Lag, Run, State
 
 
 def late_by(run: Run) -> timedelta | None:
-    """Return how long after its due instant a run's first process began; None: it has none."""
+    """Return how late a run's first process began; None: it has none.
+
+    What it has waited for jobs that it follows does not count, nor do steps of the clock.
+    """
     first = run.attempts[0] if run.attempts else None
+    if first is not None and first.lag is not None:
+        return first.lag.own
     if first is None or first.started_at is None or first.number != 1:
         return None
     return first.started_at - run.due

@@ -140,7 +140,7 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
                 "running": pool.running,
                 "waiting": pool.waiting,
                 "oldest_waiting_seconds": (
-                    pool.oldest_waiting.total_seconds() if pool.oldest_waiting else None
+                    None if pool.oldest_waiting is None else pool.oldest_waiting.total_seconds()
                 ),
                 "lag": lag_summary_record(pool.lag),
             }

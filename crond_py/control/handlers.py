@@ -127,7 +127,14 @@ class Handlers:
     def _list(self) -> JobList:
         status = self._engine.status()
         jobs = (
-            job_view(job.job, job.next_due, job.active, job.last, job.lag) for job in status.jobs
+            job_view(
+                job.job,
+                job.next_due,
+                job.active,
+                job.last,
+                job.lag.summary() if job.lag is not None else None,
+            )
+            for job in status.jobs
         )
         return JobList(status.now, self._files(), tuple(jobs))
 

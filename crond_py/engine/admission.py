@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from crond_py.clock import to_ns
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.lag import Wait, Waits
 from crond_py.engine.parts import Parts, Register
@@ -50,11 +51,13 @@ class Admitter:
             return None
         must_wait = decision.admission in {Admission.QUEUE, Admission.REPLACE} and not is_forced
         if decision.admission is Admission.REPLACE and not is_forced:
-            self._end_earlier(state, due)
+            if not self._register.is_stopping:  # else it would end a run and not start itself
+                self._end_earlier(state, due)
             must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, era, due, cause, State.QUEUED, now)
         active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run))
+        active.ready_ns = self._ready_ns(run)
         if must_wait:
             state.queued.append(active)
         else:
@@ -83,6 +86,11 @@ class Admitter:
             waits = Waits(now_ns)
         waits.turn_to(Wait.OVERLAP, now_ns)
         return waits
+
+    def _ready_ns(self, run: Run) -> int:
+        """Return from when a run could begin, on the monotonic clock: it is due, or was made up."""
+        is_timed = run.cause is Cause.SCHEDULE
+        return self._parts.timekeeper.deadline(run.due if is_timed else run.claimed_at)
 
     def is_free(self, state: JobState) -> bool:
         """Whether an occurrence of the job would start at once, with a slot of its own."""
@@ -133,9 +141,16 @@ class Admitter:
             self._attempts.write_and_launch(active)
 
     def wait_or_start(self, state: JobState, active: ActiveRun) -> None:
-        """Let a run that has its claim go on; it waits its turn and is never skipped."""
+        """Let a run that has its claim go on; it waits its turn, unless it is too late for that."""
         if active.attempt is None:
             active.waits = self._begin_waits(active.run)
+            active.ready_ns = self._ready_ns(active.run)
+            within = active.job.start_within
+            now_ns = self._parts.timekeeper.reading()
+            if within is not None and active.ready_ns + to_ns(within) <= now_ns:
+                active.stage = Stage.BEHIND
+                self._stopper.too_late_due(active)
+                return
         decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
             state.active.append(active)

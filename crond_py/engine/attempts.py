@@ -16,12 +16,12 @@ from functools import partial
 
 from crond_py.clock import to_ns
 from crond_py.engine.events import KillDue, LagDue, LaunchDue, RetryDue, TimeoutDue, TooLateDue
-from crond_py.engine.lag import Wait
+from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.telling import fields, log, tell
-from crond_py.model import Attempt, Cause, Exit, Lag, Outcome, State
+from crond_py.model import Attempt, Cause, Exit, Lag, OnStop, Outcome, State
 from crond_py.policy import (
     Admission,
     decide_overlap,
@@ -31,7 +31,7 @@ from crond_py.policy import (
     wants_rerun,
     wants_retry,
 )
-from crond_py.ports import Ended, LeftOver, SetAttempt, SetRun, Started, StartFailed
+from crond_py.ports import AttemptKey, Ended, LeftOver, SetAttempt, SetRun, Started, StartFailed
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
 
@@ -72,7 +72,7 @@ class Attempts:
             active.stage = Stage.SLOT
             self._wait_for(active, Wait.POOL)
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
-            self._watch_waiting(slots)
+            self.watch_waiting(slots)
             slots.wait(active, self._parts.timekeeper.reading())
             return False
         slots.take(active)
@@ -87,10 +87,10 @@ class Attempts:
         )
         active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
 
-    def _watch_waiting(self, slots: Slots) -> None:
+    def watch_waiting(self, slots: Slots) -> None:
         """See to it that somebody looks should a run wait for longer than its pool's limit."""
         limit = slots.pool.lag_warning
-        if limit is not None and not slots.is_watched:
+        if limit is not None and not slots.is_watched and not slots.is_late:
             slots.is_watched = True
             self._parts.timers.call_at(self._parts.timekeeper.after(limit), LagDue(slots))
 
@@ -98,14 +98,15 @@ class Attempts:
         """Warn of a pool in which some run waits for too long, or look again when one would."""
         slots.is_watched = False
         limit, oldest = slots.pool.lag_warning, slots.oldest_since_ns
-        if limit is None or oldest is None:
+        if limit is None or oldest is None or slots.is_late:
             return
         age_ns = self._parts.timekeeper.reading() - oldest
         if age_ns >= to_ns(limit):
             slots.note_waiting(timedelta(microseconds=age_ns // 1000))
+            return
         slots.is_watched = True
-        again = timedelta(microseconds=max(0, to_ns(limit) - age_ns) // 1000) or limit
-        self._parts.timers.call_at(self._parts.timekeeper.after(again), LagDue(slots))
+        again_ns = self._parts.timekeeper.reading() + to_ns(limit) - age_ns
+        self._parts.timers.call_at(again_ns, LagDue(slots))
 
     def _wait_for(self, active: ActiveRun, what: Wait) -> None:
         """Note what a run that has not started yet waits for from now on."""
@@ -118,10 +119,9 @@ class Attempts:
         has_begun = active.attempt is not None
         if within is None or has_begun or active.stage not in {Stage.BEHIND, Stage.SLOT}:
             return
-        run = active.run
-        since = run.claimed_at if run.cause is Cause.UPSTREAM else run.due
-        deadline = self._parts.timekeeper.deadline(since + within)
-        active.wait_timer = self._parts.timers.call_at(deadline, TooLateDue(active))
+        active.wait_timer = self._parts.timers.call_at(
+            active.ready_ns + to_ns(within), TooLateDue(active)
+        )
 
     def write_and_launch(self, active: ActiveRun) -> None:
         """Enter an attempt that has begun, and start its process once that is durable."""
@@ -146,6 +146,8 @@ class Attempts:
         """Start the process of an attempt whose instant has come."""
         if active.stage is not Stage.STARTING:
             return
+        if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
+            active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
         if active.stop is not None:
             self._end(active, active.stop.outcome, active.stop.reason, None)
             return
@@ -213,10 +215,13 @@ class Attempts:
         waits, active.waits = active.waits, None
         if waits is None:
             return None
-        lag = waits.end(self._parts.timekeeper.deadline(started_at))
+        timekeeper = self._parts.timekeeper
+        # The clock may have been set back since; the start is over all the same.
+        lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
         self._register.slots(active.job).note_lag(lag)
         state = self._register.states.get(active.job.name)
         if state is not None:
+            state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
             state.lags.add(lag)
         return lag
 
@@ -256,7 +261,7 @@ class Attempts:
             outcome, reason = judge_exit(event.exit, active.job.success_codes)
             active.stop = Stop(outcome, "; ".join(filter(None, (reason, f"ended {left}"))))
         tell(logging.WARNING, f"ending {left}", active.job.name, run=active.run.id)
-        self.note_stop(active, is_durable=False)
+        self.note_stop(active)
         self.signal(active)
 
     def ended(self, event: Ended) -> None:
@@ -328,9 +333,11 @@ class Attempts:
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
     def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
-        if not self._exists(active):
+        state = self._register.states.get(active.job.name)
+        if state is None or state.is_removed:
             self.finish(active, outcome, reason)
             return
+        active.job = state.job  # the next attempt goes by the crontab in force
         delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random.random())
         self.set_retry(active, delay, now)
         self._parts.outbox.write(
@@ -363,9 +370,16 @@ class Attempts:
             self.start(active)
 
     def signal(self, active: ActiveRun) -> None:
-        """Ask the process tree to end, or kill it; asked, it gets ``kill_after`` to do so."""
+        """Ask the process tree to end, or kill it, once that it is being ended is in the ledger.
+
+        Where that cannot be had it is ended all the same.
+        """
+        self._parts.outbox.then_in_any_case(partial(self._signal, active, active.key))
+
+    def _signal(self, active: ActiveRun, key: AttemptKey) -> None:
         stop = active.stop
-        assert stop is not None  # noqa: S101 - callers have set it
+        if stop is None or active.key != key or active.stage not in {Stage.STARTING, Stage.RUNNING}:
+            return
         self._parts.processes.stop(active.key, force=stop.is_forced)
         if not stop.is_forced and active.kill_timer is None:
             active.kill_timer = self._parts.timers.call_at(
@@ -373,7 +387,7 @@ class Attempts:
                 KillDue(active, active.attempt_number),
             )
 
-    def note_stop(self, active: ActiveRun, *, is_durable: bool = True) -> None:
+    def note_stop(self, active: ActiveRun) -> None:
         """Enter that an attempt is being ended: a restart goes on with that, and not with it."""
         stop, attempt = active.stop, active.attempt
         if stop is None or attempt is None or not active.is_claimed:
@@ -381,7 +395,7 @@ class Attempts:
         noted = replace(attempt, stopping=stop.outcome, reason=stop.reason)
         if noted != attempt:
             active.attempt = noted
-            self._parts.outbox.write(SetAttempt(active.run.id, noted), durable=is_durable)
+            self._parts.outbox.write(SetAttempt(active.run.id, noted), durable=True)
 
     # --- the end of a run -----------------------------------------------------------------
 

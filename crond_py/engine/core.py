@@ -26,12 +26,15 @@ from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
 from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Cursor, OnStop, Run
+from crond_py.model import Cause, OnStop, Run
 from crond_py.policy import TICK
 from crond_py.ports import Ended, Ledger, LeftOver, Started, StartFailed, Timer
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
+
+LAST_PATIENCE = timedelta(seconds=5)
+"""How long a stop waits, beyond ``kill_after``, for starts that hang."""
 
 WAITED_NO_LONGER = "pycron was stopped and waited no longer"
 
@@ -56,6 +59,7 @@ class Core:
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
         self._is_limit_over = False
+        self._are_starts_given_up = False
         self._on_stopped: list[Callable[[], None]] = []
 
     # --- start, reload, stop --------------------------------------------------------------
@@ -76,9 +80,10 @@ class Core:
         for name, cursor in cursors.items():
             if name not in crontab.jobs:
                 self._agenda.forget_stored(cursor)
+                self._retention.note_removed(name)
         Recoverer(
             self._parts, self._register, self._attempts, self._admitter, self._stopper
-        ).recover(open_runs, self._ledger.identity)
+        ).recover(open_runs, self._ledger.identity, cursors)
         for state in list(self._register.states.values()):
             self._agenda.begin(state)
         for state in list(self._register.states.values()):
@@ -88,7 +93,10 @@ class Core:
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
         states = self._register.states
-        cursors = self._stored_cursors(crontab)  # first: where it fails, nothing has changed
+        # First: where it fails, nothing has changed. Most reloads bring no new job.
+        has_new = any(name not in states for name in crontab.jobs)
+        cursors = self._ledger.cursors() if has_new else {}
+        last = self._ledger.last_runs() if has_new else {}
         self._set_pools(crontab)
         for name in [name for name in states if name not in crontab.jobs]:
             self._remove(states[name])
@@ -96,18 +104,13 @@ class Core:
             state = states.get(name)
             if state is None:
                 state = self._agenda.enter(job, cursors.get(name), at_start=False)
+                state.last = last.get(name)
                 self._agenda.begin(state)
             else:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
         self._chains.set_jobs(self._register.states.values())
         self._attempts.fill_all()
-
-    def _stored_cursors(self, crontab: Crontab) -> dict[str, Cursor]:
-        """Only jobs that come anew may have an older cursor; most reloads need not look."""
-        if all(name in self._register.states for name in crontab.jobs):
-            return {}
-        return self._ledger.cursors()
 
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
@@ -118,9 +121,13 @@ class Core:
         for name, pool in crontab.pools.items():
             pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool
         self._register.shares.set_groups(crontab.groups)
+        for slots in pools.values():
+            if slots.waiting:
+                self._attempts.watch_waiting(slots)
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
+        self._retention.note_removed(state.job.name)
         for active in [*state.queued, *state.active]:
             if active.stage not in {Stage.STARTING, Stage.RUNNING}:
                 self._stopper.cancel(active, "the job was removed from the crontab")
@@ -150,18 +157,25 @@ class Core:
     def end_runs(self, reason: str) -> None:
         """End every process that a stop waits for, as a cancel of its run; then wait no longer."""
         self._is_limit_over = True
-        for active in self._waited_for():
+        ended = self._waited_for()
+        for active in ended:
             self._stopper.cancel(active, reason)
+        if ended:
+            patience = max(active.job.kill_after for active in ended) + LAST_PATIENCE
+            self._parts.timers.call_at(
+                self._parts.timekeeper.after(patience), events.StartsGivenUpDue()
+            )
 
     def _waited_for(self) -> list[ActiveRun]:
         """Return the runs that a stop waits for: all that have a process but are not to be left.
 
-        What is just being started is waited for: it can be left once it is there.
+        What is just being started is waited for: it can be left once it is there. A start that
+        hangs (a dead disk) is in the end given up, and settled by the next daemon.
         """
         return [
             active
             for active in self._register.runs.values()
-            if active.stage is Stage.STARTING
+            if (active.stage is Stage.STARTING and not self._are_starts_given_up)
             or (active.stage is Stage.RUNNING and not active.is_to_be_left)
         ]
 
@@ -248,6 +262,8 @@ class Core:
                     self._attempts.lag_due(slots)
                 case events.StopLimitDue():
                     self.end_runs(WAITED_NO_LONGER)
+                case events.StartsGivenUpDue():
+                    self._are_starts_given_up = True
                 case events.LedgerRetryDue():
                     self._ledger_retry = None  # every batch ends with a flush
                 case events.LedgerSettleDue():
@@ -278,12 +294,13 @@ class Core:
         """Write and act; after a failure not again before its time, unless somebody waits."""
         if self._ledger_retry is not None:
             if not is_urgent:
+                with _outliving("effect not carried out"):
+                    self._parts.outbox.act_unwritten()
                 return
             self._parts.timers.cancel(self._ledger_retry)
             self._ledger_retry = None
         try:
-            with _outliving("effect not carried out", but=LedgerError):
-                self._parts.outbox.flush()
+            self._flush_outbox()
         except LedgerError as error:
             if not self._ledger_trouble:
                 log.error(
@@ -299,6 +316,15 @@ class Core:
                 self._ledger_trouble = ""
                 log.warning("the ledger can be written again", extra=fields())
         self._watch_ledger()
+
+    def _flush_outbox(self) -> None:
+        """Write and act; an effect that fails holds up none of the others."""
+        is_done = False
+        while not is_done:
+            with _outliving("effect not carried out", but=LedgerError):
+                self._parts.outbox.flush()
+                is_done = True
+            is_done = is_done or not self._parts.outbox.has_work
 
     # --- requests -------------------------------------------------------------------------
 
@@ -372,7 +398,11 @@ class Core:
         run = self._ledger.run(run_id)
         if run is None:
             raise UnknownNameError(self._why_no_run(run_id))
-        callback(run)
+        if run.outcome is not None:
+            callback(run)
+            return
+        # It has its outcome, which the ledger could not take yet.
+        self._parts.outbox.then(lambda: callback(self._ledger.run(run_id) or run))
 
     def forget_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
         """Do not call back any more; nobody waits."""
@@ -381,7 +411,10 @@ class Core:
             active.on_end.remove(callback)
 
     def _cancel(self, runs: list[ActiveRun]) -> list[Cancelled]:
-        """Cancel runs; whoever asked for it is answered once that is in the ledger."""
+        """Cancel runs; whoever asked for it is answered once that is in the ledger.
+
+        Raises RequestRefusedError where it cannot be entered now; the runs are ended all the same.
+        """
         cancelled = []
         for active in runs:
             was = active.run.state.value
@@ -389,6 +422,12 @@ class Core:
             kill_after = active.job.kill_after
             cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending, kill_after))
         self._flush(is_urgent=True)
+        if cancelled and not self._parts.outbox.is_empty:
+            message = (
+                f"{self._ledger_trouble or 'the ledger cannot be written'}; what runs is being "
+                "ended, but a restart of pycron before that is over may not know of it"
+            )
+            raise RequestRefusedError(message)
         return cancelled
 
     def _state(self, name: str) -> JobState:
@@ -402,7 +441,8 @@ class Core:
         run = self._ledger.run(run_id)
         if run is None:
             return f"there is no run {run_id}"
-        return f"run {run_id} of {run.job} has ended already: {run.outcome}"
+        how = run.outcome or "which the ledger could not take yet"
+        return f"run {run_id} of {run.job} has ended already: {how}"
 
 
 @contextmanager

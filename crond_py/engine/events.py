@@ -78,6 +78,11 @@ class LedgerSettleDue:
 
 
 @dataclass(frozen=True, slots=True)
+class StartsGivenUpDue:
+    """A stopping daemon has waited for starts that hang as long as it may."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopLimitDue:
     """A stopping daemon has waited for its jobs as long as it may."""
 

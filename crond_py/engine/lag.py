@@ -9,16 +9,19 @@ Everything is measured on the monotonic clock, so setting the wall clock makes n
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 
-from crond_py.engine.view import LagSummary
+from crond_py.engine.view import LagSample
 from crond_py.model import Lag
 
 REMEMBERED = 1000
 """Of how many starts the distribution is known: the newest."""
+
+LAGS_OF_A_JOB = 100
+"""Of how many starts of one job it is known; there may be a hundred thousand jobs."""
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -74,27 +77,20 @@ class LagRecord:
     """The lags of the newest starts of a pool or a job, without what they waited for others."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        self._lags: deque[timedelta] = deque(maxlen=remembered)
+        self._remembered = remembered
+        self._lags_us = array("q")
+        self._next = 0
 
     def add(self, lag: Lag) -> None:
         """Remember the lag of a run that has started."""
-        self._lags.append(lag.own)
+        lag_us = lag.own // _MICROSECOND
+        if len(self._lags_us) < self._remembered:
+            self._lags_us.append(lag_us)
+        else:
+            self._lags_us[self._next % self._remembered] = lag_us
+        self._next += 1
 
-    def summary(self) -> LagSummary | None:
-        """Return the distribution, by nearest rank; None where nothing has started yet."""
-        if not self._lags:
-            return None
-        ordered = sorted(self._lags)
-        number = len(ordered)
-        return LagSummary(
-            last=self._lags[-1],
-            p50=ordered[_rank(50, number)],
-            p99=ordered[_rank(99, number)],
-            largest=ordered[-1],
-            count=number,
-        )
-
-
-def _rank(percent: int, number: int) -> int:
-    """Return the place, from 0, of a percentile by nearest rank: ceil(percent / 100 * number)."""
-    return -(-percent * number // 100) - 1
+    def sample(self) -> LagSample:
+        """Return a copy; what it comes to can be worked out where there is time."""
+        newest = self._lags_us[(self._next - 1) % self._remembered] if self._next else 0
+        return LagSample(self._lags_us[:], newest)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from crond_py.errors import LedgerError
 from crond_py.ports import Claim, Ledger, Write
 
 ClaimTaken = Callable[[int | None], None]
@@ -25,13 +26,20 @@ class Outbox:
         self._writes: list[Write] = []
         self._takers: list[ClaimTaken] = []
         self._effects: list[Effect] = []
+        self._urgent: list[Effect] = []
         self._ready: deque[Effect] = deque()
         self._is_durable = False
 
     @property
     def is_empty(self) -> bool:
         """Whether everything has been written and done."""
-        return not self._writes and not self._effects and not self._ready
+        waiting = (self._writes, self._effects, self._urgent, self._ready)
+        return not any(waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is to be done that waits for no write."""
+        return bool(self._ready)
 
     def claim(self, claim: Claim, then: ClaimTaken) -> None:
         """Enter a run; ``then`` gets its id once that is durable, None if it was refused."""
@@ -48,6 +56,16 @@ class Outbox:
         """Do something once all that was written so far is in the ledger."""
         self._effects.append(effect)
 
+    def then_in_any_case(self, effect: Effect) -> None:
+        """Do something once all so far is in the ledger, or as soon as that cannot be had."""
+        self._urgent.append(effect)
+
+    def act_unwritten(self) -> None:
+        """Do what is to be done in any case, while the ledger is not asked."""
+        self._ready.extend(self._urgent)
+        self._urgent = []
+        self._act()
+
     def flush(self) -> None:
         """Commit and act, also on what the effects themselves hand in.
 
@@ -55,13 +73,22 @@ class Outbox:
         an effect raises comes through, and the effects behind it are left for the next flush.
         """
         self._act()
-        while self._writes or self._effects:
-            ids = self._ledger.write(self._writes, durable=self._is_durable) if self._writes else []
+        while self._writes or self._effects or self._urgent:
+            try:
+                ids = self._commit()
+            except LedgerError:
+                self.act_unwritten()
+                raise
             self._ready.extend(map(partial, self._takers, ids))
-            self._ready.extend(self._effects)
-            self._writes, self._takers, self._effects = [], [], []
+            self._ready.extend([*self._effects, *self._urgent])
+            self._writes, self._takers, self._effects, self._urgent = [], [], [], []
             self._is_durable = False
             self._act()
+
+    def _commit(self) -> list[int | None]:
+        if not self._writes:
+            return []
+        return self._ledger.write(self._writes, durable=self._is_durable)
 
     def _act(self) -> None:
         while self._ready:

@@ -75,8 +75,8 @@ class Slots:
         self._tidy_at = _FEW
         self._turns = 0
         self.is_watched = False
+        self.is_late = False
         self._lags = LagRecord()
-        self._is_late = False
 
     @property
     def waiting(self) -> int:
@@ -141,24 +141,24 @@ class Slots:
     @property
     def lag(self) -> LagSummary | None:
         """How late the pool's newest runs have started."""
-        return self._lags.summary()
+        return self._lags.sample().summary()
 
     def note_lag(self, lag: Lag) -> None:
         """Note how late a run of the pool has started; tell where that passes the pool's limit."""
         self._lags.add(lag)
         limit = self.pool.lag_warning
         if limit is None:
-            self._is_late = False
+            self.is_late = False
         elif lag.own > limit:
             self.note_waiting(lag.own)
-        elif self._is_late:
-            self._is_late = False
+        elif self.is_late:
+            self.is_late = False
             log.info("runs start in time again", extra=fields(pool=self.pool.name))
 
     def note_waiting(self, lag: timedelta) -> None:
         """Note that a run waits for too long; it is told once, until one starts in time."""
-        if not self._is_late:
-            self._is_late = True
+        if not self.is_late:
+            self.is_late = True
             log.warning(
                 "runs start late",
                 extra=fields(pool=self.pool.name, late=lag, limit=self.pool.lag_warning),

@@ -18,8 +18,6 @@ from crond_py.ports import AttemptKey, Timer
 if TYPE_CHECKING:
     from crond_py.engine.shares import Share, Ticket
 
-_LAGS_OF_A_JOB = 100
-
 
 class Stage(Enum):
     """What a run without an outcome waits for.
@@ -62,12 +60,12 @@ class Conclusion:
 class ActiveRun:
     """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.
 
-    ``job`` is the definition it was claimed under; ``lost`` counts the attempts that a crash cut
-    short, and ``how_lost`` is set where the present one is such: its process is gone, and only what
-    that left behind is still there. ``ticket`` is its place among those that wait for a slot,
-    ``share`` what its slot counts to, ``waits`` what it has waited for before
-    its first start. ``on_end`` is called with the finished run once its outcome
-    is in the ledger.
+    ``job`` is the definition that its next attempt goes by. ``lost`` counts the attempts that a
+    crash cut short, and ``how_lost`` is set where the present one is such: its process is gone, or
+    nobody knows which it is. ``ticket`` is its place among those that wait for a slot, ``share``
+    what its slot counts to, ``waits`` what it has waited for before its first start, ``ready_ns``
+    from when it could have begun, on the monotonic clock. ``on_end`` is called with the finished
+    run once its outcome is in the ledger.
     """
 
     job: Job
@@ -83,6 +81,7 @@ class ActiveRun:
     wait_timer: Timer | None = None
     ticket: Ticket | None = None
     waits: Waits | None = None
+    ready_ns: int = 0
     share: Share | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 
@@ -93,14 +92,8 @@ class ActiveRun:
 
     @property
     def is_to_be_left(self) -> bool:
-        """Whether a stopping daemon leaves its processes to the next one.
-
-        What outlived a command whose start was seen may be meant to stay, so it is not ended for a
-        stop.
-        """
-        has_outlived = bool(self.how_lost) and self.attempt is not None and self.attempt.pid
-        may_stay = self.job.on_stop is OnStop.LEAVE or has_outlived
-        return bool(may_stay) and self.stop is None
+        """Whether a stopping daemon leaves its process to the next one."""
+        return self.job.on_stop is OnStop.LEAVE and self.stop is None
 
     @property
     def key(self) -> AttemptKey:
@@ -130,7 +123,7 @@ class JobState:
     queued: deque[ActiveRun] = field(default_factory=deque)
     last: Run | None = None
     last_manual: datetime | None = None
-    lags: LagRecord = field(default_factory=lambda: LagRecord(_LAGS_OF_A_JOB))
+    lags: LagRecord | None = None
     is_removed: bool = False
     fault: str = ""
 

@@ -2,15 +2,15 @@
 
 A process that still runs is found by the PYCRON_RUN_ID in its environment and adopted, so that
 the overlap policy, timeouts and cancels hold for it as before. Where the process is gone and others
-that it started live on, the run goes on as long as they do: they may be the very work. They are
-ended where the run was being ended or its job says so.
+that it started live on, they are let be, or ended where the run was being ended or its job says so.
+Where nobody knows which of the processes found is the run's own, it goes on as long as any of them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -35,6 +35,11 @@ from crond_py.ports import ProcessSpec, SetAttempt, Survivor
 CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
+
+REMOVED_JOBS = "(removed jobs)"
+"""The pool of runs whose job is in no crontab any more; it has no bound."""
+
+_MOST_NAMED = 3
 
 _QUIET = frozenset({Recovery.ADOPT, Recovery.REQUEUE})
 """What is as it should be after a restart."""
@@ -86,8 +91,10 @@ class Recoverer:
         self._admitter = admitter
         self._stopper = stopper
 
-    def recover(self, open_runs: Iterable[Run], identity: str) -> None:
-        """Adopt, requeue or close every open run.
+    def recover(
+        self, open_runs: Iterable[Run], identity: str, cursors: Mapping[str, Cursor]
+    ) -> None:
+        """Adopt, requeue or close every open run; ``cursors`` are those of all jobs ever.
 
         What survives is taken up before anything is started or given its outcome, which may start
         others: it counts for the overlap policy and has its slot.
@@ -101,6 +108,8 @@ class Recoverer:
         found = []
         for run in runs:
             number = run.attempts[-1].number if run.attempts else 0
+            if run.job not in self._register.states:
+                self._enter_removed(run, cursors.get(run.job))
             found.append(self._find(run, survivors[f"{identity}-{run.id}", number]))
         for each in found:
             if each.recovery is Recovery.STOPPED:
@@ -111,12 +120,9 @@ class Recoverer:
 
     def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
         """Say what becomes of a run; what is left of its processes is watched from here on."""
-        state = self._register.states.get(run.job)
-        job_exists = state is not None and not state.is_removed
-        if state is None:
-            state = self._leftover_state(run)
+        state = self._register.states[run.job]
         active = _active_run(state.job, run)
-        recovery = self._decide(active, survivors, job_exists=job_exists)
+        recovery = self._decide(active, survivors, job_exists=not state.is_removed)
         log.log(
             logging.INFO if recovery in _QUIET else logging.WARNING,
             "run of an earlier pycron: %s",
@@ -140,6 +146,7 @@ class Recoverer:
             return decide_recovery(
                 run.state,
                 remains=remains,
+                was_seen=attempt is not None and attempt.pid is not None,
                 stopping=_stopping(attempt),
                 leftovers=active.job.leftovers,
                 wants_rerun=wants_rerun(active.job.on_crash, active.lost + 1),
@@ -210,10 +217,11 @@ class Recoverer:
             case Recovery.REQUEUE:
                 self._admitter.wait_or_start(state, active)
             case Recovery.RERUN:
-                self._attempts.close(active, Outcome.LOST, _how_lost(active), None, now)
+                reason = _how_lost(active, found.survivors)
+                self._attempts.close(active, Outcome.LOST, reason, None, now)
                 self._admitter.wait_or_start(state, active)
             case Recovery.LOST:
-                self._close_lost(active, now)
+                self._close_lost(found, now)
             case Recovery.REMOVED:
                 reason = "the job was removed from the crontab"
                 self._attempts.finish(active, Outcome.CANCELLED, reason)
@@ -236,9 +244,10 @@ class Recoverer:
             used = self._parts.timekeeper.age(began)
             self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
 
-    def _close_lost(self, active: ActiveRun, now: datetime) -> None:
+    def _close_lost(self, found: _Found, now: datetime) -> None:
         """End a run that nobody knows the end of, or that a crash cuts short time and again."""
-        reason = _how_lost(active)
+        active = found.active
+        reason = _how_lost(active, found.survivors)
         self._attempts.close(active, Outcome.LOST, reason, None, now)
         if active.job.on_crash is OnCrash.RERUN and active.lost > MOST_RERUNS:
             reason = f"{reason}; {TOO_OFTEN}"
@@ -261,13 +270,14 @@ class Recoverer:
         assert attempt.outcome is not None  # noqa: S101 - likewise
         self._attempts.conclude(active, attempt.outcome, attempt.reason)
 
-    def _leftover_state(self, run: Run) -> JobState:
-        """Keep a removed job's runs under its name, so that they are seen and can be cancelled."""
-        job = Job(run.job, StartupTrigger(), command=(), enabled=False)
-        cursor = Cursor(job.name, "removed", run.era, run.due, run.due)
-        state = JobState(job, cursor, is_removed=True)
-        self._register.states[job.name] = state
-        return state
+    def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
+        """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
+
+        Its definition is gone, and with it the timeout; it takes nobody's slot.
+        """
+        job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
+        cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
+        self._register.states[job.name] = JobState(job, cursor, is_removed=True)
 
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
@@ -296,9 +306,12 @@ def _stopping(attempt: Attempt | None) -> Outcome | None:
     return None if stopping is Outcome.LOST else stopping
 
 
-def _how_lost(active: ActiveRun) -> str:
+def _how_lost(active: ActiveRun, left: Sequence[Survivor] = ()) -> str:
     was_seen = active.attempt is not None and active.attempt.pid is not None
-    return CUT_SHORT if was_seen else NOT_SEEN
+    pids = ", ".join(str(survivor.pid) for survivor in left[:_MOST_NAMED])
+    more = ", ..." if len(left) > _MOST_NAMED else ""
+    note = f"; it has left processes running: {pids}{more}" if left else ""
+    return (CUT_SHORT if was_seen else NOT_SEEN) + note
 
 
 def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 
-from crond_py.crontab.model import Job
+from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.records import JobState
 from crond_py.engine.telling import fields, log
 from crond_py.errors import LedgerError
@@ -58,6 +58,10 @@ class Retention:
         if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
             self._ripe[job] = None
 
+    def note_removed(self, job: str) -> None:
+        """Have a look at what is kept of a job that is in no crontab any more."""
+        self._ripe[job] = None
+
     def sweep(self, states: Mapping[str, JobState], now: datetime) -> None:
         """Prune a few of the jobs whose turn it is, and have grown outputs looked at."""
         for name in self._grown:
@@ -67,7 +71,7 @@ class Retention:
         for name in list(islice(self._ripe, A_BATCH)):
             state = states.get(name)
             try:
-                is_done = state is None or self._prune(state.job, now)
+                is_done = self._prune(state.job if state is not None else _removed(name), now)
             except LedgerError as error:
                 # Its turn comes again; that the ledger is in trouble is said by who writes.
                 log.debug("old runs not deleted", extra=fields(job=name, reason=str(error)))
@@ -99,6 +103,11 @@ class Retention:
         if outputs:
             self._remove_outputs(outputs)
         return pruned.runs < AT_ONCE
+
+
+def _removed(name: str) -> Job:
+    """Return a job that is in no crontab any more: what is kept of it is what the defaults say."""
+    return Job(name, StartupTrigger(), command=())
 
 
 def _before(now: datetime, span: timedelta | None) -> datetime | None:

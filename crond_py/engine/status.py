@@ -18,7 +18,7 @@ def job_status(state: JobState) -> JobStatus:
         next_due=state.next_due,
         active=tuple(map(_seen, [*state.active, *state.queued])),
         last=state.last,
-        lag=state.lags.summary(),
+        lag=state.lags.sample() if state.lags is not None else None,
     )
 
 

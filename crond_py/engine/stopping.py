@@ -46,8 +46,7 @@ class Stopper:
             return
         active.kill_timer = None
         active.stop = replace(active.stop, is_forced=True)
-        if active.stage is Stage.RUNNING:
-            self._attempts.signal(active)
+        self._attempts.signal(active)
 
     def too_late_due(self, active: ActiveRun) -> None:
         """Give up a run that found no slot or predecessor in time."""
@@ -62,12 +61,16 @@ class Stopper:
 
     def _stop_process(self, active: ActiveRun, stop: Stop) -> None:
         before = active.stop
-        if before is not None:
+        has_ended = active.attempt is not None and active.attempt.exit is not None
+        if before is not None and has_ended:
+            # The command has ended by itself, and only what it left behind is being ended.
+            stop = replace(before, is_forced=before.is_forced or stop.is_forced)
+        elif before is not None:
             # A later request may be more urgent, and a cancel is the last word: no retry after it.
             first = before if before.outcome is Outcome.CANCELLED else stop
             stop = replace(first, is_forced=before.is_forced or stop.is_forced)
         active.stop = stop
         self._attempts.note_stop(active)
         must_signal = before is None or stop.is_forced != before.is_forced
-        if must_signal and active.stage is Stage.RUNNING:
-            self._attempts.signal(active)
+        if must_signal:
+            self._attempts.signal(active)  # also one that is being started: it may take long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,6 +22,27 @@ class LagSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class LagSample:
+    """The lags of the newest starts, in microseconds and no order, and the newest of them."""
+
+    lags_us: Sequence[int]
+    newest_us: int
+
+    def summary(self) -> LagSummary | None:
+        """Return the distribution, by nearest rank; None where nothing has started yet."""
+        if not self.lags_us:
+            return None
+        ordered = sorted(self.lags_us)
+        number = len(ordered)
+        # The place, from 0, of a percentile by nearest rank is ceil(percent / 100 * number) - 1.
+        p50, p99 = (ordered[-(-percent * number // 100) - 1] for percent in (50, 99))
+        last, p50_, p99_, largest = (
+            timedelta(microseconds=value) for value in (self.newest_us, p50, p99, ordered[-1])
+        )
+        return LagSummary(last, p50_, p99_, largest, number)
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job of the crontab in force, when it is next due, and what it is doing.
 
@@ -32,7 +54,7 @@ class JobStatus:
     next_due: datetime | None
     active: tuple[Run, ...]
     last: Run | None
-    lag: LagSummary | None = None
+    lag: LagSample | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,8 +296,8 @@ def test_retry_table(outcome: Outcome, attempt: int, expected: bool) -> None:
         ("running", Remains.NOTHING, False, True, Recovery.LOST),
         ("running", Remains.NOTHING, True, True, Recovery.RERUN),
         ("running", Remains.NOTHING, True, False, Recovery.LOST),
-        ("running", Remains.REST, False, True, Recovery.ADOPT_REST),
-        ("running", Remains.REST, True, True, Recovery.ADOPT_REST),
+        ("running", Remains.REST, False, True, Recovery.LOST),
+        ("running", Remains.REST, True, True, Recovery.RERUN),
         ("queued", Remains.NOTHING, False, True, Recovery.REQUEUE),
         ("queued", Remains.NOTHING, False, False, Recovery.REMOVED),
         ("waiting_retry", Remains.NOTHING, False, True, Recovery.REQUEUE),
@@ -316,12 +316,28 @@ def test_recovery_table(
     recovery = decide_recovery(
         State(state),
         remains=remains,
+        was_seen=True,
         stopping=None,
         leftovers=Leftovers.LEAVE,
         wants_rerun=rerun,
         job_exists=exists,
     )
     assert recovery is expected
+
+
+@pytest.mark.parametrize("rerun", [True, False])
+def test_what_may_be_the_command_itself_holds_its_job(*, rerun: bool) -> None:
+    """P5: where the start was not entered, nothing is started beside what is found."""
+    recovery = decide_recovery(
+        State.RUNNING,
+        remains=Remains.REST,
+        was_seen=False,
+        stopping=None,
+        leftovers=Leftovers.LEAVE,
+        wants_rerun=rerun,
+        job_exists=True,
+    )
+    assert recovery is Recovery.ADOPT_REST
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -333,6 +349,7 @@ def test_what_outlives_its_command_is_ended_where_the_job_says_so(
     recovery = decide_recovery(
         State.RUNNING,
         remains=Remains.REST,
+        was_seen=True,
         stopping=None,
         leftovers=Leftovers.KILL,
         wants_rerun=rerun,
@@ -384,6 +401,7 @@ def test_a_cancelled_run_is_not_run_again(on_crash: OnCrash) -> None:
         recovery = decide_recovery(
             State.RUNNING,
             remains=remains,
+            was_seen=True,
             stopping=Outcome.CANCELLED,
             leftovers=Leftovers.LEAVE,
             wants_rerun=wants_rerun(on_crash, 1),
