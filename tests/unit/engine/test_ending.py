@@ -1,0 +1,260 @@
+"""How runs are ended, and what stands in the way: crashes, ledgers, starts that hang, leftovers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import CronTrigger, Job
+from crond_py.engine.events import Call
+from crond_py.errors import LedgerError, RequestRefusedError
+from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
+from crond_py.ports import SetAttempt, Write
+from tests.simulation.fakes import Behaviour
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+MINUTELY = CronTrigger(("* * * * *",))
+JOB = Job("a", MINUTELY, "true", timezone="UTC", overlap=Overlap.QUEUE)
+FULL = LedgerError("disk full")
+
+
+def ask(world: World, what: str) -> list[object]:
+    """Cancel the job or stop the daemon; what is returned has an item for what came of it."""
+    assert world.daemon is not None
+    core, came = world.daemon.core, list[object]()
+
+    def put() -> None:
+        try:
+            if what == "cancel":
+                came.extend(core.cancel_job("a"))
+            else:
+                core.stop(30 * SECOND, lambda: came.append("stopped"))
+        except RequestRefusedError as error:
+            came.append(error)
+
+    core.handle([Call(put)])
+    return came
+
+
+# --- what is durable before a signal --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_in_trouble", [False, True])
+def test_it_is_noted_before_it_is_signalled(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, *, is_in_trouble: bool
+) -> None:
+    """P6: that a run is being ended is durable before the signal, if it can be had at all."""
+    world = machine_with(replace(JOB, timeout=20 * SECOND), lasts=10 * MINUTE)
+    world.pass_time(MINUTE + 10 * SECOND)
+    assert world.daemon is not None
+    order: list[str] = []
+    write, stop = world.ledger.write, world.daemon.processes.stop
+
+    def note_write(writes: list[Write], *, durable: bool) -> list[int | None]:
+        ids = write(writes, durable=durable)
+        if any(isinstance(each, SetAttempt) and each.attempt.stopping for each in writes):
+            order.append(f"noted, durable {durable}")
+        return ids
+
+    monkeypatch.setattr(world.ledger, "write", note_write)
+    monkeypatch.setattr(
+        world.daemon.processes,
+        "stop",
+        lambda key, *, force: (order.append("signal"), stop(key, force=force)),
+    )
+    if is_in_trouble:
+        world.set_trouble(FULL)
+    world.pass_time(15 * SECOND)
+    assert order[0] == ("signal" if is_in_trouble else "noted, durable True")
+    assert "signal" in order
+    assert not is_alive(world)
+
+
+def test_a_cancel_that_cannot_be_recorded_says_so(machine_with: MachineWith) -> None:
+    """P8: nobody is told that all is well; what runs is ended all the same."""
+    world = machine_with(JOB, lasts=10 * MINUTE)
+    world.pass_time(MINUTE + SECOND)
+    world.set_trouble(FULL)
+    (answer,) = ask(world, "cancel")
+    assert isinstance(answer, RequestRefusedError)
+    assert "being ended" in str(answer)
+    world.pass_time(2 * SECOND)
+    assert not is_alive(world)
+    world.set_trouble(None)
+    world.pass_time(5 * SECOND)
+    assert outcomes(world)[0] == "cancelled"
+
+
+def test_who_waits_for_an_end_gets_an_outcome(machine_with: MachineWith) -> None:
+    """P8: while the ledger cannot take how a run ended, nobody is told that it has no outcome."""
+    world = machine_with(JOB, lasts=10 * SECOND)
+    world.pass_time(MINUTE + SECOND)
+    (run,) = rows(world)
+    world.set_trouble(FULL)
+    world.pass_time(15 * SECOND)
+    assert world.daemon is not None
+    core, came = world.daemon.core, list[Outcome | None]()
+    core.handle([Call(lambda: core.on_end(run.id, lambda ended: came.append(ended.outcome)))])
+    assert not came
+    world.set_trouble(None)
+    world.pass_time(5 * SECOND)
+    assert came == [Outcome.SUCCEEDED]
+
+
+# --- starts that hang -----------------------------------------------------------------------------
+
+
+def test_a_start_that_hangs_does_not_hold_up_a_stop(machine_with: MachineWith) -> None:
+    """P4: a dead disk under one job costs a stop its limit, kill_after and a little, not more."""
+    world = machine_with(JOB)
+    world.machine.behaviours["a"] = Behaviour(word_takes=10 * HOUR)
+    world.pass_time(MINUTE + SECOND)
+    came = ask(world, "stop")
+    world.pass_time(25 * SECOND)
+    assert not came
+    world.pass_time(5 * SECOND + JOB.kill_after + 6 * SECOND)
+    assert came == ["stopped"]
+
+
+def test_a_start_is_told_of_its_cancel(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: the runner learns of it before the start is over, so a queued one never begins."""
+    world = machine_with(JOB)
+    world.machine.behaviours["a"] = Behaviour(word_takes=MINUTE)
+    world.pass_time(MINUTE + SECOND)
+    assert world.daemon is not None
+    told: list[int] = []
+    monkeypatch.setattr(
+        world.daemon.processes, "stop", lambda key, *, force: told.append(key.run_id)
+    )
+    ask(world, "cancel")
+    assert told == [rows(world)[0].id]
+
+
+# --- what the command itself has said -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["cancel", "stop"])
+def test_a_command_that_has_ended_keeps_its_outcome(machine_with: MachineWith, what: str) -> None:
+    """P1: ending what it left behind, for whatever reason, does not change how it ended."""
+    job = replace(JOB, leftovers=Leftovers.KILL, on_stop=OnStop.TERMINATE)
+    world = machine_with(job)
+    world.machine.behaviours["a"] = Behaviour(
+        lasts=(5 * SECOND,), leaves=(HOUR,), rest_ignores_term=True
+    )
+    world.pass_time(MINUTE + 6 * SECOND)
+    assert outcomes(world) == ["running"]
+    ask(world, what)
+    world.pass_time(JOB.kill_after + 2 * SECOND)
+    assert outcomes(world)[0] == "succeeded"
+
+
+def test_what_a_lost_command_has_left_holds_nobody(machine_with: MachineWith) -> None:
+    """B32: a service that a job has started does not keep its job from running after a crash."""
+    world = machine_with(JOB)
+    world.machine.behaviours["a"] = Behaviour(lasts=(30 * SECOND,), leaves=(10 * HOUR,))
+    world.pass_time(MINUTE + SECOND)
+    world.kill_daemon()
+    world.pass_time(30 * SECOND)
+    world.boot_daemon()
+    (run,) = rows(world)
+    assert str(run.outcome) == "lost"
+    assert "left processes running" in run.reason
+    world.pass_time(MINUTE)
+    assert outcomes(world)[1] == "succeeded"
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+def test_a_stop_ends_what_it_finds_claimed_later(machine_with: MachineWith) -> None:
+    """A run that the ledger takes only after the stop is not begun where it would be ended."""
+    world = machine_with(replace(JOB, on_stop=OnStop.TERMINATE), lasts=10 * HOUR)
+    world.set_trouble(FULL)
+    world.pass_time(MINUTE + SECOND)
+    came = ask(world, "stop")
+    world.set_trouble(None)
+    world.pass_time(5 * SECOND)
+    assert came == ["stopped"]
+    assert not world.machine.trees
+    assert outcomes(world) == ["cancelled"]
+
+
+# --- start_within ---------------------------------------------------------------------------------
+
+
+def test_start_within_holds_across_a_restart(machine_with: MachineWith) -> None:
+    """What was queued and is too late by now is skipped, not begun hours later."""
+    job = replace(JOB, start_within=10 * MINUTE, missed=Missed.SKIP)
+    world = machine_with(job, lasts=5 * MINUTE)
+    world.pass_time(2 * MINUTE + SECOND)
+    assert outcomes(world) == ["running", "queued"]
+    world.kill_daemon()
+    world.pass_time(10 * HOUR)
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert outcomes(world)[:2] == ["lost", "skipped"]
+    assert "too_late" in rows(world)[1].reason
+
+
+def test_start_within_of_what_is_made_up_counts_from_then(machine_with: MachineWith) -> None:
+    """P1: missed = "all" makes up what is older than start_within, one after the other."""
+    job = replace(JOB, start_within=10 * MINUTE, missed=Missed.ALL)
+    world = machine_with(job, lasts=2 * SECOND)
+    world.kill_daemon()
+    world.pass_time(HOUR)
+    world.boot_daemon()
+    world.pass_time(3 * MINUTE)
+    made_up = [run for run in rows(world) if run.cause is Cause.CATCH_UP]
+    assert len(made_up) > 50
+    assert {str(run.outcome) for run in made_up} == {"succeeded"}
+
+
+def test_a_step_and_a_reload_make_nobody_too_late(machine_with: MachineWith) -> None:
+    """Waiting is elapsed time: setting the clock takes nothing of it."""
+    job = replace(JOB, start_within=90 * MINUTE, missed=Missed.SKIP)
+    world = machine_with(job, lasts=30 * MINUTE)
+    world.pass_time(2 * MINUTE + SECOND)
+    world.set_clock(2 * HOUR)
+    reload(world, job)
+    world.pass_time(SECOND)
+    assert outcomes(world)[:2] == ["running", "queued"]
+
+
+# --- the crontab in force -------------------------------------------------------------------------
+
+
+def test_the_next_attempt_goes_by_the_crontab_in_force(machine_with: MachineWith) -> None:
+    """A command that was mended by a reload is what the retry runs, also of what ran meanwhile."""
+    job = replace(JOB, trigger=CronTrigger(("0 * * * *",)), retry=Retry(3, MINUTE, 1.0))
+    world = machine_with(job, lasts=30 * SECOND, exits=(Exit(code=1),))
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE + SECOND)
+    reload(world, replace(job, command="mended"))
+    world.pass_time(5 * MINUTE)
+    commands = [tree.spec.job.command for tree in world.machine.trees if tree.spec.job]
+    assert commands == ["true", "mended", "mended"]
+
+
+@pytest.mark.parametrize("on_crash", OnCrash)
+def test_a_run_of_a_removed_job_keeps_its_marks(
+    machine_with: MachineWith, on_crash: OnCrash
+) -> None:
+    """P5: removed and put back while its run goes on, a job still has that one run."""
+    job = replace(JOB, on_crash=on_crash)
+    world = machine_with(job, lasts=10 * MINUTE)
+    world.pass_time(MINUTE + SECOND)
+    world.kill_daemon()
+    world.jobs = {}
+    world.boot_daemon()
+    assert world.daemon is not None
+    pools = {pool.name: pool.running for pool in world.daemon.core.status().pools}
+    assert pools.get("default", 0) == 0
+    reload(world, job)
+    world.pass_time(MINUTE)
+    assert is_alive(world) == 1
