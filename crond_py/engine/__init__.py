@@ -28,8 +28,8 @@ What holds, whatever happens:
    disk does not delay it; its process never starts before its instant.
 6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
-7. That an attempt is being ended, and as what, is durable before the first signal: a restart goes
-   on with that, and neither runs it again nor takes its end for another.
+7. That an attempt is being ended, and as what, is durable before the first signal, if that can be
+   had: a restart goes on with it, and neither runs it again nor takes its end for another.
 8. A run that follows others is claimed in the transaction in which the last of them gets its
    outcome. Whatever has an outcome has it once, and what follows from it is made once.
 
@@ -39,7 +39,8 @@ unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
 The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when),
-``admission`` (whether), ``attempts`` (from a slot to the outcome), ``stopping`` (ended early),
+``admission`` (whether), ``starting`` (from a slot to a process), ``attempts`` (from the end of an
+attempt to the outcome), ``stopping`` (ended early), ``signals`` (noted, then sent),
 ``recovery`` (what an earlier daemon left), ``chains`` (what follows what), ``pools`` and ``shares``
 (slots, and whose turn it is), ``retention``, ``outbox`` (record first, then act), ``timekeeper``,
 ``lag`` (how late), ``records`` and ``events`` (the data), ``parts`` (what they share), ``telling``

@@ -28,6 +28,7 @@ class Admitter:
         self._parts = parts
         self._register = register
         self._attempts = attempts
+        self._starter = attempts.starter
         self._stopper = stopper
 
     def admit(
@@ -62,8 +63,8 @@ class Admitter:
             state.queued.append(active)
         else:
             state.active.append(active)
-            self._attempts.take_slot(active, now)
-        self._attempts.limit_waiting(active)
+            self._starter.take_slot(active, now)
+        self._starter.limit_waiting(active)
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
         self._parts.outbox.claim(claim, partial(self._claimed, state, active))
         return active
@@ -136,9 +137,9 @@ class Admitter:
         if active.stop is not None and active.stage in {Stage.BEHIND, Stage.SLOT}:
             self._attempts.finish(active, active.stop.outcome, active.stop.reason)
         elif active.stage is Stage.STARTING and not active.begins_when_claimed:
-            self._attempts.launch(active)
+            self._starter.launch(active)
         elif active.begins_when_claimed:
-            self._attempts.write_and_launch(active)
+            self._starter.write_and_launch(active)
 
     def wait_or_start(self, state: JobState, active: ActiveRun) -> None:
         """Let a run that has its claim go on; it waits its turn, unless it is too late for that."""
@@ -154,13 +155,13 @@ class Admitter:
         decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
             state.active.append(active)
-            self._attempts.start(active)
+            self._starter.start(active)
             return
         was = active.run.state
         active.stage = Stage.BEHIND
         active.run = replace(active.run, state=State.QUEUED)
         state.queued.append(active)
-        self._attempts.limit_waiting(active)
+        self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
 

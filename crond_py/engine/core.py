@@ -21,6 +21,8 @@ from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
+from crond_py.engine.signals import Signals
+from crond_py.engine.starting import Starter
 from crond_py.engine.status import job_status, pool_status
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
@@ -46,8 +48,10 @@ class Core:
         self._parts = parts
         self._ledger = ledger
         self._register = register = Register()
-        self._attempts = Attempts(parts, register)
-        self._stopper = Stopper(self._attempts)
+        signals = Signals(parts)
+        self._starter = Starter(parts, register, signals)
+        self._attempts = Attempts(parts, register, self._starter, signals)
+        self._stopper = Stopper(self._attempts, signals)
         self._admitter = Admitter(parts, register, self._attempts, self._stopper)
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
@@ -110,7 +114,7 @@ class Core:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
         self._chains.set_jobs(self._register.states.values())
-        self._attempts.fill_all()
+        self._starter.fill_all()
 
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
@@ -123,7 +127,7 @@ class Core:
         self._register.shares.set_groups(crontab.groups)
         for slots in pools.values():
             if slots.waiting:
-                self._attempts.watch_waiting(slots)
+                self._starter.watch_waiting(slots)
 
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
@@ -223,7 +227,7 @@ class Core:
             case events.TimersFired(items, popped_ns):
                 self._timers_fired(items, popped_ns)
             case Started():
-                self._attempts.started(event)
+                self._starter.started(event)
             case StartFailed():
                 self._attempts.start_failed(event)
             case LeftOver():
@@ -249,7 +253,7 @@ class Core:
                     if not self._register.is_stopping:
                         self._agenda.due(state, due, fired_at)
                 case events.LaunchDue(run):
-                    self._attempts.launch_now(run)
+                    self._starter.launch_now(run)
                 case events.RetryDue(run):
                     self._attempts.retry_due(run)
                 case events.TimeoutDue(run, attempt):
@@ -259,7 +263,7 @@ class Core:
                 case events.TooLateDue(run):
                     self._stopper.too_late_due(run)
                 case events.LagDue(slots):
-                    self._attempts.lag_due(slots)
+                    self._starter.lag_due(slots)
                 case events.StopLimitDue():
                     self.end_runs(WAITED_NO_LONGER)
                 case events.StartsGivenUpDue():

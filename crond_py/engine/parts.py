@@ -11,10 +11,10 @@ from typing import Protocol
 from crond_py.crontab.model import Job, Pool
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
-from crond_py.engine.records import ActiveRun, Conclusion, JobState
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run
-from crond_py.ports import KeptOutputs, Processes, ProcessSpec, Timers
+from crond_py.ports import AttemptKey, KeptOutputs, Processes, ProcessSpec, Timers
 from crond_py.timetable import host_name
 
 
@@ -41,6 +41,13 @@ class Parts:
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
     host: str = field(default_factory=host_name)
 
+    def drop_timer(self, active: ActiveRun, name: str) -> None:
+        """Take a timer of a run off the heap, if it has it."""
+        timer = getattr(active, name)
+        if timer is not None:
+            self.timers.cancel(timer)
+            setattr(active, name, None)
+
 
 @dataclass(slots=True)
 class Register:
@@ -57,6 +64,13 @@ class Register:
     is_stopping: bool = False
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
+
+    def current(self, key: AttemptKey) -> ActiveRun | None:
+        """Return the run whose present attempt that is, if it has a process or is to get one."""
+        active = self.runs.get(key.run_id)
+        if active is None or active.attempt_number != key.number:
+            return None
+        return active if active.stage in {Stage.STARTING, Stage.RUNNING} else None
 
     def slots(self, job: Job) -> Slots:
         """Return the slots of a job's pool; a removed job may name one that is gone."""

@@ -88,6 +88,7 @@ class Recoverer:
         self._parts = parts
         self._register = register
         self._attempts = attempts
+        self._starter = attempts.starter
         self._admitter = admitter
         self._stopper = stopper
 
@@ -242,7 +243,7 @@ class Recoverer:
         elif active.job.timeout is not None:
             began = attempt.start_ticks or min(each.start_ticks for each in survivors)
             used = self._parts.timekeeper.age(began)
-            self._attempts.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
+            self._starter.set_timeout(active, max(active.job.timeout - used, timedelta(0)))
 
     def _close_lost(self, found: _Found, now: datetime) -> None:
         """End a run that nobody knows the end of, or that a crash cuts short time and again."""

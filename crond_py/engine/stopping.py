@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.engine.signals import Signals
 from crond_py.engine.telling import short
 from crond_py.model import Outcome
 
@@ -13,8 +14,9 @@ from crond_py.model import Outcome
 class Stopper:
     """Asks processes to end, then insists; the outcome is entered when the tree is gone."""
 
-    def __init__(self, attempts: Attempts) -> None:
+    def __init__(self, attempts: Attempts, signals: Signals) -> None:
         self._attempts = attempts
+        self._signals = signals
 
     def cancel(self, active: ActiveRun, reason: str, *, is_forced: bool = False) -> bool:
         """End a run as cancelled; True if its process must end first."""
@@ -46,7 +48,7 @@ class Stopper:
             return
         active.kill_timer = None
         active.stop = replace(active.stop, is_forced=True)
-        self._attempts.signal(active)
+        self._signals.send(active)
 
     def too_late_due(self, active: ActiveRun) -> None:
         """Give up a run that found no slot or predecessor in time."""
@@ -70,7 +72,7 @@ class Stopper:
             first = before if before.outcome is Outcome.CANCELLED else stop
             stop = replace(first, is_forced=before.is_forced or stop.is_forced)
         active.stop = stop
-        self._attempts.note_stop(active)
+        self._signals.note(active)
         must_signal = before is None or stop.is_forced != before.is_forced
         if must_signal:
-            self._attempts.signal(active)  # also one that is being started: it may take long
+            self._signals.send(active)  # also one that is being started: it may take long
