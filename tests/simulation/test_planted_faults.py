@@ -17,6 +17,9 @@ from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.parts import Parts
+from crond_py.engine.signals import Signals
+from crond_py.engine.starting import Starter
 from crond_py.engine.core import Core
 from crond_py.engine.events import LaunchDue
 from crond_py.engine.outbox import Outbox
@@ -172,7 +175,7 @@ def succeed_in_any_case(old: Callable[..., Any]) -> Callable[..., Any]:
 def pile_up(old: Callable[..., None]) -> Callable[..., None]:
     """Forget a timer, and leave it on the heap."""
 
-    def cancel_timer(self: Attempts, active: ActiveRun, name: str) -> None:
+    def drop_timer(self: Parts, active: ActiveRun, name: str) -> None:
         setattr(active, name, None)
 
     return cancel_timer
@@ -211,7 +214,7 @@ def twice(old: Callable[..., Any]) -> Callable[..., Any]:
 def start_late(_old: object) -> Callable[..., None]:
     """Start a second after the claim is written."""
 
-    def launch(self: Attempts, active: ActiveRun) -> None:
+    def launch(self: Starter, active: ActiveRun) -> None:
         at = self._parts.timekeeper.after(timedelta(seconds=1))
         self._parts.timers.call_at(at, LaunchDue(active))
 
@@ -230,7 +233,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "start before the claim": (Outbox, "flush", effects_first, "P1 P2"),
     "claims are not durable": (MemoryLedger, "write", never_durable, "P2"),
     "attempt not recorded before its start": (
-        Attempts,
+        Starter,
         "write_and_launch",
         lambda _: lambda self, active: self._parts.outbox.then(lambda: self.launch(active)),
         "P1 P2",
@@ -239,7 +242,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
-    "a start that is late": (Attempts, "launch", start_late, "P4"),
+    "a start that is late": (Starter, "launch", start_late, "P4"),
     # overlap and pools
     "a restart forgets what runs": (Recoverer, "recover", forget_active, "P1 P5"),
     "a run that waits for its retry does not count": (
@@ -257,7 +260,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # ends
     "retry after a cancel": (Stopper, "cancel", forget_to_cancel_retries, "P6"),
     "a cancelled attempt is tried again": (Attempts, "ended", retry_when_cancelled, "P1 P6"),
-    "a cancel is not noted": (Attempts, "note_stop", nothing, "P1 P2 P6"),
+    "a cancel is not noted": (Signals, "note", nothing, "P1 P2 P6"),
     "nobody is killed": (Stopper, "kill_due", nothing, "P1 P6"),
     "a timeout begins anew with a restart": (
         Timekeeper,
@@ -297,7 +300,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "retries begin while the daemon stops": (Attempts, "retry_due", go_on_after_stop, "P1"),
     "nothing ends after the limit of a stop": (Core, "end_runs", nothing, "P1 P6"),
     "runs stay in the register": (Attempts, "retire", keep_in_register, "P1 P4"),
-    "timers stay on the heap": (Attempts, "_cancel_timer", pile_up, "P1 P4 P6"),
+    "timers stay on the heap": (Parts, "drop_timer", pile_up, "P1 P4 P6"),
 }
 
 
