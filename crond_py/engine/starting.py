@@ -1,0 +1,248 @@
+"""Starting: a run gets a slot, its attempt is entered, and its process begins at its instant.
+
+Every method is an event at one instant. It changes the records in memory, hands what must be
+written to the outbox together with what is to happen afterwards, and returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from crond_py.clock import to_ns
+from crond_py.engine.events import LagDue, LaunchDue, TimeoutDue, TooLateDue
+from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
+from crond_py.engine.parts import Parts, Register
+from crond_py.engine.pools import Slots
+from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.engine.signals import Signals
+from crond_py.engine.telling import fields, log, tell
+from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, State
+from crond_py.ports import SetAttempt, SetRun, Started
+
+_ABOUT_A_TICK = timedelta(milliseconds=20)
+
+LONGEST_AHEAD = timedelta(milliseconds=20)
+"""A claim is never made longer before its instant than this; more is a clock that was set back."""
+
+Failed = Callable[[ActiveRun, Outcome, str], None]
+
+
+class Starter:
+    """Takes runs that may begin to their process."""
+
+    def __init__(self, parts: Parts, register: Register, signals: Signals) -> None:
+        self._parts = parts
+        self._register = register
+        self._signals = signals
+        self._on_failed: Failed = lambda _active, _outcome, _reason: None
+
+    def when_failed(self, end: Failed) -> None:
+        """Have ``end`` called with an attempt that has no process, its outcome and why."""
+        self._on_failed = end
+
+    def start(self, active: ActiveRun) -> None:
+        """Begin an attempt of a run that waited, or let it wait for a slot."""
+        self._parts.drop_timer(active, "wait_timer")
+        was = active.run.state
+        if self.take_slot(active, self._parts.timekeeper.now()):
+            self._start_with_slot(active)
+            return
+        self.limit_waiting(active)
+        if was is not State.QUEUED and active.is_claimed:
+            self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
+
+    def _start_with_slot(self, active: ActiveRun) -> None:
+        if active.is_claimed:
+            self.write_and_launch(active)
+        else:
+            active.begins_when_claimed = True
+
+    def take_slot(self, active: ActiveRun, now: datetime) -> bool:
+        """Begin the next attempt if there is a slot, else wait for one; not yet written."""
+        slots = self._register.slots(active.job)
+        if self._register.is_stopping or not slots.is_free_for(active.job):
+            active.stage = Stage.SLOT
+            self._wait_for(active, Wait.POOL)
+            active.run = replace(active.run, state=State.QUEUED, retry_at=None)
+            self.watch_waiting(slots)
+            slots.wait(active, self._parts.timekeeper.reading())
+            return False
+        slots.take(active)
+        self._begin_attempt(active, now)
+        return True
+
+    def _begin_attempt(self, active: ActiveRun, now: datetime) -> None:
+        active.stage = Stage.STARTING
+        self._wait_for(active, Wait.DISPATCH)
+        active.attempt = Attempt(
+            active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
+        )
+        active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
+
+    def _wait_for(self, active: ActiveRun, what: Wait) -> None:
+        """Note what a run that has not started yet waits for from now on."""
+        if active.waits is not None:
+            active.waits.turn_to(what, self._parts.timekeeper.reading())
+
+    def limit_waiting(self, active: ActiveRun) -> None:
+        """Give a run that has not begun its ``start_within``."""
+        within = active.job.start_within
+        has_begun = active.attempt is not None
+        if within is None or has_begun or active.stage not in {Stage.BEHIND, Stage.SLOT}:
+            return
+        active.wait_timer = self._parts.timers.call_at(
+            active.ready_ns + to_ns(within), TooLateDue(active)
+        )
+
+    def write_and_launch(self, active: ActiveRun) -> None:
+        """Enter an attempt that has begun, and start its process once that is durable."""
+        assert active.attempt is not None  # noqa: S101 - set by _begin_attempt just before
+        self._parts.outbox.write(
+            SetRun(active.run.id, State.RUNNING),
+            SetAttempt(active.run.id, active.attempt),
+            durable=True,
+        )
+        self._parts.outbox.then(partial(self.launch, active))
+
+    def launch(self, active: ActiveRun) -> None:
+        """Start the process of an attempt that is in the ledger, at its instant if that comes."""
+        due_ns = self._parts.timekeeper.deadline(active.run.due)
+        remaining_ns = due_ns - self._parts.timekeeper.reading()
+        if active.run.cause is Cause.SCHEDULE and 0 < remaining_ns <= to_ns(LONGEST_AHEAD):
+            self._parts.timers.call_at(due_ns, LaunchDue(active), priority=active.job.priority)
+            return
+        self.launch_now(active)
+
+    def launch_now(self, active: ActiveRun) -> None:
+        """Start the process of an attempt whose instant has come."""
+        if active.stage is not Stage.STARTING:
+            return
+        if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
+            active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
+        if active.stop is not None:
+            self._on_failed(active, active.stop.outcome, active.stop.reason)
+            return
+        self._wait_for(active, Wait.SPAWN)
+        try:
+            spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            if active.attempt is not None and spec.output is not None:
+                active.attempt = replace(active.attempt, output=str(spec.output.path))
+            self._parts.processes.start(spec)
+        except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
+            log.exception("run cannot be started", extra=fields(run=active.run.id))
+            reason = "cannot start: an error inside pycron, see the daemon's log"
+            self._on_failed(active, Outcome.FAILED, reason)
+
+    def started(self, event: Started) -> None:
+        """Note that a process runs, and give it its timeout."""
+        active = self._register.current(event.key)
+        if active is None or active.attempt is None:
+            return
+        active.stage = Stage.RUNNING
+        lag = self._note_lag(active, event.started_at)
+        active.attempt = replace(
+            active.attempt,
+            lag=lag,
+            pid=event.pid,
+            start_ticks=event.start_ticks,
+            started_at=event.started_at,
+            # It may be being ended already, and that is the reason to keep.
+            reason=active.attempt.reason if active.attempt.stopping else event.note,
+        )
+        if event.note:
+            tell(logging.ERROR, event.note, active.job.name, run=active.run.id)
+        self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
+        tell(
+            logging.INFO,
+            "run started",
+            active.job.name,
+            run=active.run.id,
+            attempt=active.attempt_number,
+            pid=event.pid,
+            due=active.run.due,
+            late=lag.own if lag is not None and active.run.cause in _TIMED else None,
+            cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
+        )
+        if active.stop is not None:
+            self._signals.send(active)
+        elif active.job.timeout is not None:
+            self.set_timeout(active, active.job.timeout - self._age(event))
+
+    def _age(self, event: Started) -> timedelta:
+        """Return how long ago a process began.
+
+        By the clock that is exact, unless it was set since; the kernel's ticks tell if it was.
+        """
+        timekeeper = self._parts.timekeeper
+        began_ns = timekeeper.deadline(event.started_at)
+        by_clock = timedelta(microseconds=max(0, timekeeper.reading() - began_ns) // 1000)
+        if event.start_ticks is None:
+            return by_clock
+        by_ticks = timekeeper.age(event.start_ticks)
+        return by_clock if abs(by_clock - by_ticks) < _ABOUT_A_TICK else by_ticks
+
+    def _note_lag(self, active: ActiveRun, started_at: datetime) -> Lag | None:
+        """Return how late a run has started, once, and remember it."""
+        waits, active.waits = active.waits, None
+        if waits is None:
+            return None
+        timekeeper = self._parts.timekeeper
+        # The clock may have been set back since; the start is over all the same.
+        lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
+        self._register.slots(active.job).note_lag(lag)
+        state = self._register.states.get(active.job.name)
+        if state is not None:
+            state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
+            state.lags.add(lag)
+        return lag
+
+    def set_timeout(self, active: ActiveRun, remaining: timedelta) -> None:
+        """Have the attempt ended once ``remaining`` is over."""
+        active.timeout_timer = self._parts.timers.call_at(
+            self._parts.timekeeper.after(max(remaining, timedelta(0))),
+            TimeoutDue(active, active.attempt_number),
+        )
+
+    def fill(self, slots: Slots) -> None:
+        """Give free slots to the runs that wait for one."""
+        while not self._register.is_stopping:
+            active = slots.next_waiting()
+            if active is None:
+                return
+            self._parts.drop_timer(active, "wait_timer")
+            self._begin_attempt(active, self._parts.timekeeper.now())
+            self._start_with_slot(active)
+
+    def fill_all(self) -> None:
+        """Give free slots of every pool to the runs that wait for one."""
+        for slots in list(self._register.pools.values()):
+            self.fill(slots)
+
+    def watch_waiting(self, slots: Slots) -> None:
+        """See to it that somebody looks should a run wait for longer than its pool's limit."""
+        limit = slots.pool.lag_warning
+        if limit is not None and not slots.is_watched and not slots.is_late:
+            slots.is_watched = True
+            self._parts.timers.call_at(self._parts.timekeeper.after(limit), LagDue(slots))
+
+    def lag_due(self, slots: Slots) -> None:
+        """Warn of a pool in which some run waits for too long, or look again when one would."""
+        slots.is_watched = False
+        limit, oldest = slots.pool.lag_warning, slots.oldest_since_ns
+        if limit is None or oldest is None or slots.is_late:
+            return
+        age_ns = self._parts.timekeeper.reading() - oldest
+        if age_ns >= to_ns(limit):
+            slots.note_waiting(timedelta(microseconds=age_ns // 1000))
+            return
+        slots.is_watched = True
+        again_ns = self._parts.timekeeper.reading() + to_ns(limit) - age_ns
+        self._parts.timers.call_at(again_ns, LagDue(slots))
+
+
+_TIMED = frozenset({Cause.SCHEDULE, Cause.UPSTREAM})
+"""Why a run exists that should start at an instant that is known, and can be late."""
