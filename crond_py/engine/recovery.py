@@ -177,8 +177,10 @@ class Recoverer:
     def _adopt(self, active: ActiveRun, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch the attempt's own process, if it is there and known to be that."""
         attempt = active.attempt
-        leader = next((survivor for survivor in survivors if survivor.leader), None)
-        if attempt is None or leader is None or not _is_the_same(attempt, leader):
+        if attempt is None:
+            return False
+        leader = next((each for each in survivors if _is_the_same(attempt, each)), None)
+        if leader is None:
             return False
         if not self._parts.processes.adopt(spec, leader):
             return False
@@ -293,12 +295,12 @@ def _active_run(job: Job, run: Run) -> ActiveRun:
 def _is_the_same(attempt: Attempt, survivor: Survivor) -> bool:
     """Whether a survivor is surely the process that was started.
 
-    Where the start was not entered nobody knows: a child that began a session of its own looks the
-    same, and its exit status would be taken for the command's.
+    A child that began a session of its own in the same clock tick looks the same but for its pid,
+    and its exit status would be taken for the command's; so where the start was not entered nobody
+    knows.
     """
-    if attempt.start_ticks is not None:
-        return attempt.start_ticks == survivor.start_ticks
-    return attempt.pid is not None and attempt.pid == survivor.pid
+    is_its_start = attempt.start_ticks in {None, survivor.start_ticks}
+    return attempt.pid == survivor.pid and is_its_start
 
 
 def _stopping(attempt: Attempt | None) -> Outcome | None:

@@ -452,7 +452,9 @@ def _counts_as_alive(inspector: Inspector, tree: Tree) -> bool:
     """Tell whether a tree is a run that lives: not if it is what an ended one was to leave."""
     if tree.leader.is_alive or inspector._is_open(tree):
         return True
-    return tree.spec.leftovers is not Leftovers.LEAVE
+    # By the job as it was started, or after a restart as it is in force.
+    job = inspector.world.in_force.get(tree.job)
+    return tree.spec.leftovers is job.leftovers is Leftovers.KILL if job is not None else False
 
 
 def _fits_its_pool(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
@@ -579,8 +581,17 @@ def _is_over(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None
         return  # it had ended by itself before anything was asked of it, and that is said
     elif tree.was_stopped or attempt.outcome in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
         yield "P6", f"is {attempt.outcome} while its descendants run"
-    elif attempt.outcome is Outcome.LOST and not tree.was_seen_ending:
-        yield "P5", "is lost while its descendants run"
+    elif attempt.outcome is Outcome.LOST and attempt.pid is None:
+        # Where its start is known, what it has left is no run: a service would hold its job.
+        yield "P5", "is lost while its descendants run, which may be the command"
+    elif attempt.outcome is Outcome.LOST and _kills_leftovers(inspector, run):
+        yield "P6", "is lost while its descendants run, which are to be ended"
+
+
+def _kills_leftovers(inspector: Inspector, run: Run) -> bool:
+    """Tell whether the job in force says so; of a removed one nobody knows what it wants."""
+    job = inspector.world.in_force.get(run.job)
+    return job is not None and job.leftovers is Leftovers.KILL
 
 
 def _was_stopped_in_this_life(inspector: Inspector, tree: Tree) -> bool:

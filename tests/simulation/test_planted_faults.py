@@ -17,15 +17,15 @@ from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.parts import Parts
-from crond_py.engine.signals import Signals
-from crond_py.engine.starting import Starter
 from crond_py.engine.core import Core
 from crond_py.engine.events import LaunchDue
 from crond_py.engine.outbox import Outbox
+from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
+from crond_py.engine.signals import Signals
+from crond_py.engine.starting import Starter
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.ledger.memory import MemoryLedger
@@ -178,7 +178,7 @@ def pile_up(old: Callable[..., None]) -> Callable[..., None]:
     def drop_timer(self: Parts, active: ActiveRun, name: str) -> None:
         setattr(active, name, None)
 
-    return cancel_timer
+    return drop_timer
 
 
 def go_on_after_stop(old: Callable[..., None]) -> Callable[..., None]:

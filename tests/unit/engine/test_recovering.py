@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+
+import pytest
 
 from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, Job
 from crond_py.errors import LedgerError
 from crond_py.model import Condition, OnCrash, Overlap, Retry
-from tests.simulation.fakes import Behaviour
+from crond_py.ports import Survivor
+from tests.simulation.fakes import Behaviour, FakeProcesses
 from tests.simulation.jobs import BEGIN
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
+HOUR = timedelta(hours=1)
 AT_ONCE = AtTrigger(BEGIN + SECOND)
 MINUTELY = CronTrigger(("* * * * *",))
 JOB = Job("a", AT_ONCE, "true", timezone="UTC")
@@ -157,3 +162,23 @@ def test_a_run_that_is_replaced_while_it_is_found_has_one_outcome(
     assert str(second.state) == "running"
     assert world.daemon is not None
     assert len(world.daemon.core._register.runs) == 1
+
+
+def test_a_helper_of_the_same_tick_is_not_taken_for_the_command(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what began in the same clock tick has another pid, and its exit is not the command's."""
+    world = machine_with(JOB, lasts=10 * SECOND)
+    world.machine.behaviours["a"] = Behaviour(lasts=(10 * SECOND,), leaves=(HOUR,))
+    world.pass_time(2 * SECOND)
+    world.kill_daemon()
+    world.pass_time(20 * SECOND)
+    found = FakeProcesses.survivors
+
+    def like_the_command(self: FakeProcesses, identity: str) -> list[Survivor]:
+        ticks = world.machine.trees[0].leader.ticks
+        return [replace(each, start_ticks=ticks, leader=True) for each in found(self, identity)]
+
+    monkeypatch.setattr(FakeProcesses, "survivors", like_the_command)
+    world.boot_daemon()
+    assert outcomes(world) == ["lost"]
