@@ -34,7 +34,7 @@ from crond_py.policy import Load, Recovery
 from tests.simulation.fakes import FakeProcesses
 from tests.simulation.test_simulation import HistoryFailedError, play
 
-ENOUGH_SEEDS = 150
+ENOUGH_SEEDS = 1200
 
 Make = Callable[[Any], Any]
 
