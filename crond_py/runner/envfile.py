@@ -27,13 +27,14 @@ from collections.abc import Mapping
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 
-_BEGINNING = re.compile(r"[ \t]*(?:export[ \t]+)?(?P<name>[^=\n]*?)(?P<blank>[ \t]*)=[ \t]*")
-_IGNORED = re.compile(r"[ \t]*(?:[#;][^\n]*)?(?:\n|\Z)")
+_BLANKS = " \t"
+# None of these ever goes back ("++"): each takes a time in proportion to what it reads.
+_IGNORED = re.compile(r"[ \t]*+(?:[#;][^\n]*+)?(?:\n|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SINGLE = re.compile(r"'([^']*)'")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_SINGLE = re.compile(r"'([^']*+)'")
+_DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _ESCAPE = re.compile(r'\\(["\\$`])|\\\n')
-_AFTER_QUOTE = re.compile(r"[ \t]*(?:[ \t]#[^\n]*)?(?:\n|\Z)")
+_AFTER_QUOTE = re.compile(r"(?:[ \t]++(?:#[^\n]*+)?)?(?:\n|\Z)")
 _LONGEST_SHOWN = 60
 
 
@@ -62,30 +63,42 @@ def parse_env_file(data: bytes, path: str, reserved: frozenset[str]) -> Mapping[
 
 def _read_name(text: str, place: int, reserved: frozenset[str]) -> tuple[str, int]:
     """Return the name that a line begins with, and where its value begins."""
-    beginning = _BEGINNING.match(text, place)
-    if beginning is None:
+    line = text[place : _end_of_line(text, place)]
+    # By no pattern: one that allows blanks everywhere takes minutes for a line of blanks, and
+    # for as long no other thread does anything.
+    before, equals, _ = line.partition("=")
+    if not equals:
         raise CannotStartError('no "=": a line is NAME=VALUE')
-    name = beginning["name"]
+    begin = place + len(before) + 1
+    before = before.lstrip(_BLANKS)
+    if before.startswith(("export ", "export\t")):
+        before = before.removeprefix("export").lstrip(_BLANKS)
+    name = before.rstrip(_BLANKS)
     # Of what is no name, nothing is shown: it may be a part of somebody's secret.
     if not _NAME.fullmatch(name):
         raise CannotStartError(
             'what stands before "=" is not a name: letters, digits and underscores'
         )
     shown = name[:_LONGEST_SHOWN]
-    if beginning["blank"]:
+    if name != before:
         raise CannotStartError(f'a blank between {shown} and "="')
     if name in reserved:
         raise CannotStartError(f"{shown} is set by pycron for every run; use another name")
-    return name, beginning.end()
+    value = line[begin - place :]
+    return name, begin + len(value) - len(value.lstrip(_BLANKS))
+
+
+def _end_of_line(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end
 
 
 def _read_value(text: str, place: int, name: str) -> tuple[str, int]:
     """Return the value that begins there, and where the next line begins."""
     quote = text[place : place + 1]
     if quote not in ("'", '"') or not quote:
-        end = text.find("\n", place)
-        end = len(text) if end < 0 else end
-        value = text[place:end].rstrip(" \t")
+        end = _end_of_line(text, place)
+        value = text[place:end].rstrip(_BLANKS)
         if value.endswith("\\"):
             raise CannotStartError(
                 f"the value of {name[:_LONGEST_SHOWN]} ends in a backslash; lines are not"

@@ -76,6 +76,26 @@ def test_what_is_said_of_a_faulty_file(text: str, line: int, message: str) -> No
     assert "secret" not in str(caught.value)
 
 
+LONG = [
+    pytest.param(" " * 500_000 + "A", 'no "="', id="blanks before a name"),
+    pytest.param("A" + " " * 500_000 + "B", 'no "="', id="blanks in a name"),
+    pytest.param("export" + "\t" * 500_000 + "=1", "not a name", id="blanks after export"),
+    pytest.param("A" + " " * 500_000 + "=1", "a blank between", id="blanks after a name"),
+    pytest.param('A="' + "\\x" * 250_000, "no closing", id="escapes"),
+    pytest.param('A=""' + " " * 500_000 + "B", "something follows", id="blanks after a quote"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), LONG)
+def test_a_file_made_to_be_slow_to_read_is_read_as_fast(text: str, message: str) -> None:
+    """P1: a user's file cannot keep the daemon from starting others: it is read in one go.
+
+    A pattern that goes back would need hours for these, and no other thread would get its turn.
+    """
+    with pytest.raises(CannotStartError, match=message):
+        parse_env_file(text.encode(), "/x", RESERVED)
+
+
 def test_bytes_arrive_as_they_are(harness: Harness, tmp_path: Path) -> None:
     """Also what is not UTF-8 reaches the job byte for byte."""
     file = tmp_path / "file"
