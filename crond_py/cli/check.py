@@ -17,7 +17,7 @@ from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
-from crond_py.crontab.model import AtTrigger, Job
+from crond_py.crontab.model import AfterTrigger, AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
 from crond_py.errors import CrontabError, UsageError
 from crond_py.model import Missed
@@ -46,7 +46,13 @@ def command(
         say.out_json({"ok": False, "faults": to_json(error.faults)})
         raise typer.Exit(error.exit_code) from None
     now = SystemClock().now()
-    warnings = [*_open_files(loaded), *_zone(loaded), *_users(loaded), *_past_jobs(loaded, now)]
+    warnings = [
+        *_open_files(loaded),
+        *_zone(loaded),
+        *_users(loaded),
+        *_past_jobs(loaded, now),
+        *_waiting_for_nobody(loaded),
+    ]
     if as_json:
         say.out_json(_record(loaded, warnings))
         return
@@ -119,6 +125,17 @@ def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:
         f"{job.source}: the time of job {job.name} is past; {_fate(job, now - job.trigger.instant)}"
         for job in crontab.jobs.values()
         if isinstance(job.trigger, AtTrigger) and job.trigger.instant <= now
+    ]
+
+
+def _waiting_for_nobody(crontab: CrontabModel) -> list[str]:
+    """Tell of jobs that wait for one which is never due by itself."""
+    return [
+        f"{job.source}: job {job.name} follows {name}, which is disabled"
+        for job in crontab.jobs.values()
+        if job.enabled and isinstance(job.trigger, AfterTrigger)
+        for name in job.trigger.conditions
+        if not crontab.jobs[name].enabled
     ]
 
 

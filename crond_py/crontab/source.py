@@ -27,7 +27,7 @@ _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 # tomllib's work grows with the square of the parts of a key; a real key has five at most.
 _DEEP_KEY: Final = re.compile(
-    r"(?:^|[{,])[ \t]*\[{0,2}[ \t]*"
+    r"(?:^|[{,])[ \t]*+(?:\[{1,2}[ \t]*+)?"
     r"(?:(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*\.[ \t]*)"
     rf"{{{MAX_KEY_PARTS}}}",
     re.MULTILINE | re.ASCII,

@@ -13,10 +13,10 @@ from typing import Final
 from crond_py.crontab.faults import dotted, quoted, shown
 from crond_py.crontab.locate import KeyPath, first_duplicate, locate_keys
 
-_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_PLACE: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TWICE: Final = re.compile("cannot (declare|overwrite|redefine|mutate)|duplicate", re.IGNORECASE)
 _NEVER_CLOSED: Final = re.compile("unterminated string|expected \"'''\"", re.IGNORECASE)
-_MANY_DIGITS: Final = re.compile(r"[0-9_]{1000,}")
+_MANY_DIGITS: Final = re.compile(r"(?<![0-9_])[0-9_]{1000,}")
 _BARE_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([^\s\"'\[{][^\"'\\#]{0,60}?)\s*(?:#.*)?$")
 
 _CLASSIC: Final = (
@@ -68,7 +68,7 @@ def explain(error: ValueError, text: str) -> Mistake:
     found = _PLACE.search(message)
     if found is None:
         return _without_place(text)
-    message = message[: found.start()]
+    message = message[: found.start()].rstrip()
     if _TWICE.match(message) and (mistake := _twice(text)):
         return mistake
     if found[1] is None:

@@ -137,11 +137,11 @@ class Engine:
         self._ask(lambda core: core.reload(crontab))
 
     def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
-        """Start nothing more and call back, in the engine's thread, once no process is left."""
+        """Start nothing more; call back, in the engine's thread, once nothing is waited for."""
         self._ask(lambda core: core.stop(limit, on_stopped))
 
     def end_runs(self, reason: str) -> None:
-        """End every process."""
+        """End every process but those that are to be left to the next daemon."""
         self._ask(lambda core: core.end_runs(reason))
 
     def _ask(self, question: Callable[[Core], T]) -> T:

@@ -177,3 +177,19 @@ def test_the_schema_is_one(env: dict[str, str]) -> None:
     job = {"schedule": "@daily", "command": "true"}
     assert validator.is_valid({"jobs": {"a": job}})
     assert not validator.is_valid({"jobs": {"a": {**job, "overlpa": "skip"}}})
+
+
+def test_a_job_that_follows_a_disabled_one(tmp_path: Path) -> None:
+    """It is pointed out: nothing would ever make it due."""
+    text = """
+[jobs.head]
+schedule = "@daily"
+command = "true"
+enabled = false
+[jobs.next]
+after = ["head"]
+command = "true"
+"""
+    (tmp_path / "crontab.toml").write_text(text)
+    done = pycron("check", env=environment(tmp_path))
+    assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
