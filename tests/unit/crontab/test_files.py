@@ -71,6 +71,9 @@ BROKEN = [
     Broken("digits", JOB + b"priority = " + b"9" * 5000 + b"\n", 4, ("digits",)),
     Broken("deep", b"a = " + b"[" * 100_000 + b"\n", 0, ("nested",)),
     Broken("deep-tables", b"a = " + b"{a=" * 100_000 + b"\n", 0, ("nested",)),
+    # A pattern that goes back over blanks would need hours for these.
+    Broken("blanks", b" " * 1_000_000 + b"x\n", 1, ("not TOML",)),
+    Broken("blank-key", (b"['" + b" " * 1_000_000 + b"x']\n") * 2, 2, ("twice",)),
     Broken("long-key", b"[" + b"a." * 1_000_000 + b"a]\n", 1, ("100 parts",)),
     Broken("long-inline-key", b"x = { " + b"a . " * 1_000_000 + b"a = 1}\n", 1, ("100 parts",)),
     Broken("binary", bytes(range(1, 256)) * 10, 2, ()),
