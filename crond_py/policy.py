@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
+from signal import Signals
 from typing import Protocol
 
 from crond_py.model import (
@@ -326,8 +327,16 @@ def judge_exit(exit_: Exit, success_codes: frozenset[int]) -> tuple[Outcome, str
             return Outcome.SUCCEEDED, ""
         return Outcome.FAILED, f"exit status {exit_.code}"
     if exit_.signal is not None:
-        return Outcome.FAILED, f"ended by signal {exit_.signal}"
+        return Outcome.FAILED, f"ended by signal {_signal_text(exit_.signal)}"
     return Outcome.LOST, "ended while pycron could not see its exit status"
+
+
+def _signal_text(number: int) -> str:
+    """Return a signal's number and, where it has one here, its name (signal(7))."""
+    try:
+        return f"{number} ({Signals(number).name})"
+    except ValueError:  # a real-time signal
+        return str(number)
 
 
 def wants_retry(outcome: Outcome, attempt: int, retry: Retry) -> bool:

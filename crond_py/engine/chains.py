@@ -182,8 +182,10 @@ class Chains:
         if follow is Follow.RUN:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
-            reason = _why_not(news, trigger.conditions[news.job])
-            self._skip(state, cycle.era, news.due, reason)
+            condition = trigger.conditions[news.job]
+            # What waits for a failure is skipped whenever all is well.
+            level = logging.INFO if condition is Condition.FAILURE else logging.WARNING
+            self._skip(state, cycle.era, news.due, _why_not(news, condition), level=level)
         return False
 
     # --- what is not known in memory ------------------------------------------------------
@@ -298,6 +300,7 @@ class Chains:
         *,
         last_due: datetime | None = None,
         count: int = 1,
+        level: int = logging.WARNING,
     ) -> None:
         """Enter that a run does not come, because of what it waited for."""
         last_due = last_due if count > 1 else None
@@ -314,7 +317,7 @@ class Chains:
             count=count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        tell(logging.WARNING, "run skipped", state.job.name, due=due, reason=reason)
+        tell(level, "run skipped", state.job.name, due=due, reason=reason)
         self._register.on_outcome(
             Conclusion(state.job.name, era, due, Outcome.SKIPPED, last_due, count)
         )

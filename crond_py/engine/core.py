@@ -217,7 +217,9 @@ class Core:
             log.error("stopped with the ledger not written", extra=fields())
         left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
         if left and self._on_stopped:
-            log.info("runs are left to the next pycron", extra=fields(runs=left))
+            log.info(
+                "runs are left to the next pycron", extra=fields(left=",".join(map(str, left)))
+            )
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:
             callback()

@@ -106,5 +106,5 @@ def explain(error: OSError, spec: ProcessSpec, setting: Setting, program: bytes)
     if interpreter and code in {errno.ENOENT, errno.EACCES}:
         return f"{cause(error)}: {interpreter}, the interpreter of {name}{setting.suffix}"
     if words := EXEC_FAULTS.get(code):
-        return f"cannot start {name}: {words} ({errno.errorcode[code]})"
+        return f"{words} ({errno.errorcode[code]}): {name}"
     return f"{cause(error)}: {name}{setting.suffix}"

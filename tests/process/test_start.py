@@ -241,10 +241,7 @@ REFUSALS = [
     (("./fifo",), "not a regular file (EACCES): ./fifo"),
     (
         ("./text",),
-        (
-            "cannot start ./text: not a program: a script needs a first line such as #!/bin/sh "
-            "(ENOEXEC)"
-        ),
+        "not a program: a script needs a first line such as #!/bin/sh (ENOEXEC): ./text",
     ),
     (
         ("./orphan",),
@@ -255,7 +252,7 @@ REFUSALS = [
     (("evil\n\x1b[2J",), "command not found on PATH (ENOENT): evil\\n\\x1b[2J"),
     (
         ("true", *["x" * 100_000] * 100),
-        "cannot start true: its command line and environment are too long (E2BIG)",
+        "its command line and environment are too long (E2BIG): true",
     ),
 ]
 
@@ -309,9 +306,9 @@ def test_says_what_is_wrong_with_the_environment(
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (errno.EAGAIN, "cannot start true: the system's limit on processes is reached (EAGAIN)"),
-        (errno.ENOMEM, "cannot start true: the system has no memory for another process (ENOMEM)"),
-        (errno.EMFILE, "cannot start true: pycron has too many open files (EMFILE)"),
+        (errno.EAGAIN, "the system's limit on processes is reached (EAGAIN): true"),
+        (errno.ENOMEM, "the system has no memory for another process (ENOMEM): true"),
+        (errno.EMFILE, "pycron has too many open files (EMFILE): true"),
         (errno.EIO, "input/output error (EIO): true"),
     ],
 )
