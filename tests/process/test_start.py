@@ -10,13 +10,19 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from crond_py.model import Exit
 from crond_py.ports import Ended, Started
+from crond_py.runner.inotify import Inotify
+from crond_py.runner.programs import find_program
 from tests.process.conftest import PROGRAMS, Harness
+
+_OPENED: Final = 0x20  # IN_OPEN of inotify(7)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +236,30 @@ def test_a_relative_program_counts_from_the_working_directory(
     _script(tmp_path / "bin", "tool", "#!/bin/sh\necho $0\n")
     assert harness.output_of(("bin/tool",)) == b"bin/tool\n"
     assert harness.output_of(("tool",), env={"PATH": "nowhere:bin"}) == b"bin/tool\n"
+
+
+def test_all_that_a_start_reads_is_read_beforehand(tmp_path: Path) -> None:
+    """P1: a dead disk holds up one start and no other, also where only an interpreter is on it.
+
+    What is executed by vfork(2) may hold all threads until it runs; so who looks a program up has
+    opened it before that, the interpreter that it names, and that one's.
+    """
+    (tmp_path / "bin").mkdir()
+    programs = [tmp_path / name for name in ("job", "bin/third", "bin/second", "bin/first")]
+    _script(tmp_path / "bin", "first", "#!/bin/sh\n")
+    _script(tmp_path / "bin", "second", f"#! \t{tmp_path}/bin/first\t-x\n")
+    _script(tmp_path / "bin", "third", "#!bin/second")
+    _script(tmp_path, "job", f"#!{tmp_path}/bin/third -e third\n")
+    with closing(Inotify()) as inotify:
+        numbers = [inotify.add(program, _OPENED) for program in programs]
+        assert find_program("job", f"/no:{tmp_path}", str(tmp_path)) == bytes(programs[0])
+        assert [*inotify.events()] == numbers
+
+
+def test_a_script_that_interprets_itself_is_found(tmp_path: Path) -> None:
+    """It is for the kernel to refuse it: looking it up comes to an end."""
+    _script(tmp_path, "self", f"#!{tmp_path}/self\n")
+    assert find_program("./self", "", str(tmp_path)) == b"./self"
 
 
 REFUSALS = [
