@@ -53,9 +53,11 @@ def _only_we_decide(path: str) -> bool:
     while left:
         if not _is_ours(place):
             return False
-        place = place / left.pop()
+        directory, place = place, place / left.pop()
         if place.name == "..":
             place = place.parent.parent
+        elif _is_open_to_all(directory) and not stat.S_ISDIR(place.lstat().st_mode):
+            return False
         if place.is_symlink():
             links += 1
             if links > _MOST_LINKS or place.lstat().st_uid != os.geteuid():
@@ -72,7 +74,14 @@ def _is_ours(place: Path) -> bool:
     In a directory like /tmp, which is sticky, others can add names and not remove ours.
     """
     status = place.lstat()
-    mode = status.st_mode
-    is_private = not mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_sticky = stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
-    return status.st_uid == os.geteuid() and (is_private or is_sticky)
+    is_sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
+    return status.st_uid == os.geteuid() and (is_sticky or not _is_open_to_all(place))
+
+
+def _is_open_to_all(place: Path) -> bool:
+    """Tell whether others can write to something.
+
+    To such a directory, even one that is sticky, they may bring a file or a link of ours, by a
+    hard link or from a directory of theirs; a directory that is not theirs they cannot move.
+    """
+    return bool(place.lstat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))

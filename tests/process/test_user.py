@@ -354,6 +354,33 @@ def test_no_user_has_root_read_a_file(
 
 
 @needs_root
+@pytest.mark.parametrize("way", ["hard link", "moved", "link to a link"])
+def test_no_user_brings_a_file_of_roots_to_a_sticky_directory(
+    harness: Harness, open_path: Path, way: str
+) -> None:
+    """In a directory like /tmp a file of root's may be there by a user's doing (P9).
+
+    What a user may do depends on fs.protected_hardlinks, so it is done in the user's place.
+    """
+    secret, shared = open_path / "secret", open_path / "shared"
+    secret.write_text("A=secret\n")
+    secret.chmod(0o600)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    if way == "hard link":
+        (shared / "file").hardlink_to(secret)
+    elif way == "moved":
+        secret.rename(shared / "file")
+    else:
+        (open_path / "link").symlink_to(secret)
+        os.link(open_path / "link", shared / "file", follow_symlinks=False)
+    key = harness.start("cat", user=USER, cwd=str(open_path), stdin=shared / "file")
+    assert harness.failed(key).reason == (
+        f"stdin {shared}/file: permission denied (EACCES), as user {USER}"
+    )
+
+
+@needs_root
 def test_the_user_cannot_take_a_limit_back(harness: Harness, open_path: Path) -> None:
     """A limit is the soft and the hard one, and the user cannot raise it (P9)."""
     command = "ulimit -n; ulimit -Hn; ulimit -n 101 2>/dev/null || echo no; id -u"
