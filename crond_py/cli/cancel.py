@@ -11,7 +11,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import Timeout, Wait, Watch, read_patience, wait_for
-from crond_py.cli.names import with_nearest
+from crond_py.cli.names import is_run_id, with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.cli.times import span_text
@@ -91,11 +91,6 @@ def command(
     _tell(ends, is_wanted=wait, as_json=as_json)
     if wait and not all(end.is_over for end in ends):
         raise typer.Exit(PycronError.exit_code)
-
-
-def is_run_id(target: str) -> bool:
-    """Tell whether the argument is the number of a run and not the name of a job."""
-    return target.isascii() and target.isdigit()
 
 
 def _cancel(conversation: Conversation, target: str) -> Sequence[Cancelled]:

@@ -9,7 +9,8 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import check_known_job
+from crond_py.cli.names import check_known_job, is_run_id
+from crond_py.cli.one_run import show_run
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import late_by, run_record, standing, took
 from crond_py.cli.render import Cell, Column, Table, show
@@ -19,14 +20,19 @@ from crond_py.errors import UsageError
 from crond_py.model import Outcome, Run
 from crond_py.ports import RunQuery
 
-EXAMPLES = ("pycron history", "pycron history backup --since 7d --outcome failed")
+EXAMPLES = (
+    "pycron history",
+    "pycron history backup --since 7d --outcome failed",
+    "pycron history 4711",
+)
 
 
 def command(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="JOB", help="Only this job.", show_default=False, autocompletion=complete_job
+            metavar="JOB|RUN", show_default=False, autocompletion=complete_job,
+            help="Only this job; or all of the run with this number.",
         ),
     ] = None,
     *,
@@ -57,7 +63,7 @@ def command(
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Show what became of each due instant.
+    """Show what became of each due instant, or all that is known of one run.
 
     The newest comes first. Instants are shown in the zone of this machine. A row may stand for a
     stretch of missed occurrences; it then tells how many they are and when the last was due.
@@ -75,8 +81,13 @@ def command(
     places = places_of(crontab, state_dir)
     with reading(places) as ledger:
         runs = ledger.runs(query) if ledger else []
+        is_number = job is not None and not runs and is_run_id(job)
+        one = ledger.run(int(job or 0)) if ledger and is_number else None
     if ledger is None:
         say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
+    if one is not None:
+        _show_one(one, as_json=as_json)
+        return
     if job is not None and not runs:
         check_known_job(job, places, crontab)
     if as_json:
@@ -85,6 +96,13 @@ def command(
         show(_table(runs, now))
     else:
         say.note("no runs")
+
+
+def _show_one(run: Run, *, as_json: bool) -> None:
+    if as_json:
+        say.out_json([run_record(run)])
+    else:
+        show_run(run)
 
 
 def _outcome(text: str) -> Outcome:

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.cancel import is_run_id
 from crond_py.cli.follow import follow
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import check_known_job
+from crond_py.cli.names import check_known_job, is_run_id
 from crond_py.cli.options import Crontab, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.errors import PycronError, UnknownNameError, UsageError

@@ -24,6 +24,11 @@ _BRIEFLY: Final = timedelta(seconds=3)
 """How long a daemon may take to say which crontab it has; the question is not worth more."""
 
 
+def is_run_id(target: str) -> bool:
+    """Tell whether the argument is the number of a run and not the name of a job."""
+    return target.isascii() and target.isdigit()
+
+
 def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameError:
     """Return the error that names the nearest job."""
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")

@@ -402,3 +402,20 @@ def test_list_of_no_jobs_or_no_crontab(tmp_path: Path) -> None:
     """A crontab that is not there is refused as a bad one is, with the code for that."""
     done = pycron("list", env=environment(tmp_path), check=78)
     assert f"{tmp_path}/crontab.toml: there is no such file" in done.stderr
+
+
+def test_history_of_one_run(env: dict[str, str]) -> None:
+    """All that is known of a run is shown: its reason, and each attempt with its end."""
+    shown = pycron("history", "2", env=env).stdout
+    assert shown.startswith("run 2 of report: failed\n")
+    assert "  due        2026-03-01 12:10:00+00:00 (catch up)\n" in shown
+    assert shown.count("  attempt ") == 2
+    assert "signal 9 (SIGKILL)" in shown
+    (record,) = json.loads(pycron("history", "2", "--json", env=env).stdout)
+    assert (record["run"], len(record["attempts"])) == (2, 2)
+
+
+def test_a_stretch_is_shown_as_one(env: dict[str, str]) -> None:
+    """A row that stands for several says for how many, and until when."""
+    shown = pycron("history", "3", env=env).stdout
+    assert "  stands for 480 occurrences until 2026-03-01 20:20:00+00:00\n" in shown
