@@ -16,15 +16,17 @@ from crond_py.runner.proctree import Process
 class Child:
     """A process that was started or adopted here and, once it is to be ended, its tree.
 
-    Changed only under the supervisor's lock, but for ``sent``, ``unwatched``, ``spared`` and
-    ``was_rechecked``, which are the ender's own.
+    Changed only under the supervisor's lock, but for ``sent``, ``sent_to_all``,
+    ``group_reached``, ``unwatched``, ``spared`` and ``was_rechecked``, which are the ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
     and where descriptors were short: then a thread waits for it. ``is_own``: it is our child, so
     only we reap it; until then its number, and those of the process group and session it leads,
     are given to nobody else. ``is_adopted``: an earlier daemon started it.
 
-    ``stop`` is the strongest signal asked for, ``sent`` the one sent. ``members`` are descendants
+    ``stop`` is the strongest signal asked for, ``sent`` the one sent to the leader, to all of its
+    group if that is ``group_reached``, and ``sent_to_all`` the one sent to what else was found.
+    ``members`` are descendants
     under watch by their pidfds, each with its pid and start; ``unwatched`` are those for which no
     descriptor was left, start by pid; ``spared`` those that we may not signal, likewise.
     ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
@@ -46,6 +48,8 @@ class Child:
     exit: Exit | None = None
     members: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: signal.Signals | None = None
+    sent_to_all: signal.Signals | None = None
+    group_reached: int | None = None
     unwatched: dict[int, int] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False

@@ -10,6 +10,9 @@ everything, again and again until a look finds nothing new. What belongs to anot
 set-user-ID program) and gets no signal is not waited for after that, but spoken of; a leader is
 waited for even so, since its run goes on.
 
+Where nobody can look (no descriptor is left), an end that was asked for is not told: the leader's
+group gets its signal all the same, and there is another look at the next event or a second later.
+
 A leader that has ended by itself may have left something, which is left alone or, by its spec,
 told of and kept under watch until somebody stops it.
 """
@@ -32,6 +35,7 @@ from crond_py.runner.leftovers import describe_left, describe_spared
 from crond_py.runner.proctree import Process, Snapshot
 
 _CLOSE: Final = object()
+_AGAIN_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -73,18 +77,19 @@ class Pictures:
 
     def __init__(self) -> None:
         self._full: Snapshot | None = None
+        self.shortage: OSError | None = None
 
     @property
     def full(self) -> Snapshot:
-        """All processes, as of this round."""
+        """All processes, as of this round. Raises OSError where they cannot be read."""
+        if self.shortage is not None:
+            raise self.shortage
         if self._full is None:
             try:
                 self._full = Snapshot.take()
             except OSError as error:
-                log.warning(
-                    "only process groups are ended: cannot look for what left them: %s", error
-                )
-                self._full = Snapshot({})
+                self.shortage = error
+                raise
         return self._full
 
 
@@ -94,6 +99,8 @@ class Ender:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._queue: SimpleQueue[object] = SimpleQueue()
+        self._unseen: dict[object, None] = {}
+        self._is_blind = False
         self._thread = threading.Thread(target=self._run, name="pycron-ender", daemon=True)
 
     def open(self) -> None:
@@ -114,15 +121,7 @@ class Ender:
         self._queue.put(child)
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not _CLOSE:
-            batch = {first: None}
-            try:
-                while (further := self._queue.get_nowait()) is not _CLOSE:
-                    batch[further] = None
-            except Empty:
-                pass
-            else:
-                self._queue.put(_CLOSE)  # for the next turn
+        while (batch := self._take()) is not None:
             children = [c for c in batch if isinstance(c, Child) and not c.is_done]
             try:
                 again = self._look_at_all(children)
@@ -131,6 +130,26 @@ class Ender:
                 continue
             for child in again:
                 self._queue.put(child)
+
+    def _take(self) -> dict[object, None] | None:
+        """Wait for what is to be looked at; None: the thread is to end.
+
+        What could not be seen is looked at again with whatever comes, or after a while: that a
+        descriptor is free again nobody tells.
+        """
+        batch: dict[object, None] = {}
+        with suppress(Empty):
+            batch[self._queue.get(timeout=_AGAIN_S if self._unseen else None)] = None
+            while _CLOSE not in batch:
+                batch[self._queue.get_nowait()] = None
+        if _CLOSE in batch:
+            del batch[_CLOSE]
+            if not batch:
+                return None
+            self._queue.put(_CLOSE)  # for the next turn
+        batch |= self._unseen
+        self._unseen.clear()
+        return batch
 
     def _look_at_all(self, children: list[Child]) -> list[Child]:
         """Take each child a step further; return those to be looked at again at once."""
@@ -145,21 +164,37 @@ class Ender:
                 self._watch.look_after_orphans(pictures.full)
             else:
                 self._watch.look_after_orphans()
-        except Exception:  # trees are still to be ended by the other marks
-            log.exception("could not look after what lost its parent")
-        return [
+        except Exception as error:  # trees are still to be ended by the other marks
+            if error is not pictures.shortage:
+                log.exception("could not look after what lost its parent")
+        again = [
             child for child in children if self._try_look(child, pictures, was_gone=child in gone)
         ]
+        if not self._unseen:
+            self._is_blind = False
+        return again
 
     def _try_look(self, child: Child, pictures: Pictures, *, was_gone: bool) -> bool:
         try:
-            if child.stop is not None:
-                return self._look(child, pictures.full, child.stop, was_gone=was_gone)
-            return child.has_ended and self._look_at_rest(child, pictures)
+            if child.stop is None:
+                return child.has_ended and self._look_at_rest(child, pictures)
+            self._signal_once(child, child.stop)
+            return self._look(child, pictures, child.stop, was_gone=was_gone)
+        except OSError as error:
+            self._look_later(child, error)
         except Exception:  # the boundary of one run: the others' trees are still to be ended
             log.exception("could not see to the processes of run %s", child.tag)
             self._watch.finish(child, "pycron has failed to see what it left; its log has more")
-            return False
+        return False
+
+    def _look_later(self, child: Child, error: OSError) -> None:
+        """Note that nobody can see what there is of a tree: it may be there, and must be ended."""
+        if not self._is_blind:
+            log.warning(
+                "only process groups are ended for now: cannot look for what left them: %s", error
+            )
+        self._is_blind = True  # said once, until all has been seen
+        self._unseen[child] = None
 
     def _look_at_rest(self, child: Child, pictures: Pictures) -> bool:
         """See what a child has left that ended by itself; return as ``_look`` does."""
@@ -190,27 +225,29 @@ class Ender:
         return bool(new) and child.tree_is_gone and not child.unwatched
 
     def _look(
-        self, child: Child, snapshot: Snapshot, number: signal.Signals, *, was_gone: bool
+        self, child: Child, pictures: Pictures, number: signal.Signals, *, was_gone: bool
     ) -> bool:
         """End a child's tree, a step further; return whether to look again at once.
 
         ``was_gone``: all of it that is under watch had ended before the snapshot was taken.
+        Raises OSError, with nothing signalled, where it cannot be seen what there is.
         """
-        is_first = child.sent is not number
-        spared = len(child.spared)
-        child.sent = number
+        snapshot = pictures.full
         watched = self._watch.members_of(child)
         known = {**self._watch.orphans_of(child), **watched}
-        group = self._signal_leader(child, number) if is_first else None
+        descendants = find_descendants(snapshot, child.root, known)
+        is_first = child.sent_to_all is not number
+        child.sent_to_all = number
+        spared = len(child.spared)
         has_new = False
-        for process in find_descendants(snapshot, child.root, known):
+        for process in descendants:
             is_known = watched.get(process.pid) == process.start_ticks
             is_new = not is_known and child.unwatched.get(process.pid) != process.start_ticks
             has_new |= is_new
             if number is signal.SIGKILL:
                 must_signal = is_first or is_new
             else:
-                must_signal = is_first and not _is_in_group(process, group)
+                must_signal = is_first and not _is_in_group(process, child.group_reached)
             if is_new or must_signal:
                 self._attend(child, process, number if must_signal else None, is_known=is_known)
         if has_new or len(child.spared) > spared:
@@ -221,6 +258,12 @@ class Ender:
         if was_gone:
             self._watch.finish(child, describe_spared(child.spared))
         return False
+
+    def _signal_once(self, child: Child, number: signal.Signals) -> None:
+        """Signal the leader before anything else, since that needs no look."""
+        if child.sent is not number:
+            child.group_reached = self._signal_leader(child, number)
+            child.sent = number
 
     def _signal_leader(self, child: Child, number: signal.Signals) -> int | None:
         """Signal the leader, with its whole group if it leads one; return the group reached."""
@@ -273,7 +316,10 @@ def _is_in_group(process: Process, group: int | None) -> bool:
     """
     if process.group != group:
         return False
-    now = proctree.read_process(process.pid)
+    try:
+        now = proctree.read_process(process.pid)
+    except OSError:  # a signal is not sent twice on a mere suspicion
+        return True
     return now is None or now.group == group
 
 

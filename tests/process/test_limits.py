@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.ports import Started
 from crond_py.runner import starters
 from crond_py.runner.supervisor import Supervisor
-from tests.process.conftest import PROGRAMS, Harness
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.clock import FakeClock
 
 
@@ -85,23 +86,66 @@ def test_a_starter_waits_where_no_thread_is_left_either(
     assert [harness.ended(key).exit.code for key in keys] == [4] * 10
 
 
-def test_ends_groups_where_no_descriptor_is_left_to_look_with(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("outside", ["", "setsid "], ids=["group", "session"])
+def test_an_end_that_nobody_sees_is_not_told(
+    harness: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    outside: str,
 ) -> None:
-    """When /proc cannot be read, a stop still ends the process group, and says so (P6, P8)."""
+    """When /proc cannot be read, a stop ends the group at once and the rest when it can (P6, P8).
+
+    What cannot be looked for is not taken for gone; that it cannot is said once.
+    """
     ready = harness.fifo("ready")
-    key = harness.start("sh -c 'echo up >$READY; exec sleep 999' & wait", env={"READY": str(ready)})
-    harness.started(key)
-    assert ready.read_text() == "up\n"
+    inner = f"{outside}sh -c 'echo $$ >$READY; exec sleep 999'"
+    key = harness.start(f"{inner} & wait; true", env={"READY": str(ready)})
+    leader = os.pidfd_open(harness.started(key).pid)
+    inner_pidfd = os.pidfd_open(int(ready.read_text()))
+    looks = threading.Semaphore(0)
 
     def refuse() -> list[int]:
+        looks.release()
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patch:
         patch.setattr("crond_py.runner.proctree._list_pids", refuse)
         harness.runner.stop(key, force=True)
-        assert harness.ended(key).exit.signal == 9
-    assert "only process groups are ended" in caplog.text
+        wait_until_gone(leader)
+        for _ in range(3):  # of the first look, of the end, and by itself
+            assert looks.acquire(timeout=PATIENCE_S)
+        assert [type(event) for event in harness.told(key)] == [Started]
+        if outside:
+            assert not has_ended(os.dup(inner_pidfd))
+        else:
+            wait_until_gone(os.dup(inner_pidfd))
+    ended = harness.ended(key)
+    assert (ended.exit.signal, ended.note) == (9, "")
+    assert has_ended(inner_pidfd)
+    assert caplog.text.count("only process groups are ended for now") == 1
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_a_stop_is_carried_out_where_orphans_cannot_be_asked_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    """A look that fails for a shortage is made again, and the signal goes out all the same (P6)."""
+    ready = harness.fifo("ready")
+    inner = "setsid sh -c 'echo $$ >$READY; exec sleep 999'"
+    key = harness.start(f"{inner} & wait; true", env={"READY": str(ready)})
+    leader = os.pidfd_open(harness.started(key).pid)
+    inner_pidfd = os.pidfd_open(int(ready.read_text()))
+
+    def refuse(*_arguments: object) -> dict[int, int]:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervisor, "orphans_of", refuse)
+        harness.runner.stop(key, force=force)
+        wait_until_gone(leader)
+        assert not has_ended(os.dup(inner_pidfd))
+    assert harness.ended(key).exit.signal == (9 if force else 15)
+    wait_until_gone(inner_pidfd)
 
 
 def test_starts_that_hang_hold_up_only_themselves(
