@@ -63,7 +63,7 @@ def command(
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Show what became of each due instant, or all that is known of one run.
+    """Show what became of each due instant, or all of one run.
 
     The newest comes first. Instants are shown in the zone of this machine. A row may stand for a
     stretch of missed occurrences; it then tells how many they are and when the last was due.
