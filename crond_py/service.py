@@ -36,7 +36,7 @@ from crond_py.clock import SystemClock, to_ns
 from crond_py.clockwatch import ClockWatch
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Reloaded
-from crond_py.control.server import ControlServer
+from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
@@ -159,6 +159,9 @@ class Service:
 
     def _start(self, stack: ExitStack) -> None:
         places = self._options.places
+        # The lock does not keep a second daemon out once its file has been deleted; and whoever
+        # takes the lock for a moment is in the first one's way when that makes its file again.
+        check_unserved(places.socket)
         lock = StateLock(places.state_dir)
         lock.acquire(self._clock.now())
         stack.callback(lock.release)
@@ -197,9 +200,10 @@ class Service:
         self._server.stop()  # by then it may be another than at the start
 
     def _keep(self, lock: StateLock, now: datetime) -> None:
-        """Keep the state directory, which somebody has deleted while it was in use."""
-        lock.keep(now)
-        self._inbox.put(_LISTEN)
+        """Keep the state directory, also where somebody has deleted it while it was in use."""
+        if lock.keep(now):
+            log.warning("the lock file was deleted; it is there again", extra=_no_fields())
+            self._inbox.put(_LISTEN)
 
     def _listen_again(self) -> None:
         """Have a control socket in its place again."""

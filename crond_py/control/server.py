@@ -154,19 +154,8 @@ class ControlServer:
             return
         if not stat.S_ISSOCK(found.st_mode):
             raise PycronError(f"{self._path} is in the way of the control socket; move it away")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)
-            try:
-                with address(self._path) as name:
-                    probe.connect(name)
-            except (ConnectionRefusedError, FileNotFoundError):
-                self._path.unlink(missing_ok=True)
-                return
-            except BlockingIOError:
-                owner = None  # its queue is full: it lives
-            else:
-                owner = peer_of(probe).pid
-        raise StateLockedError(f"another daemon listens on {self._path}", pid=owner)
+        check_unserved(self._path)
+        self._path.unlink(missing_ok=True)
 
     def _remove(self) -> None:
         """Remove the socket's file, unless it is another's by now."""
@@ -267,6 +256,32 @@ class ControlServer:
         except Exception:  # the boundary of one request
             log.exception("a request was not answered", extra=_fields(peer))
             return error_line(PycronError("the daemon met a fault of its own; see its log"))
+
+
+def check_unserved(path: Path) -> None:
+    """Raise StateLockedError where a living daemon listens on the control socket at ``path``.
+
+    Whatever was deleted beside it, it is at work. Raises PycronError where nobody can say.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            with address(path) as name:
+                probe.connect(name)
+        except (ConnectionRefusedError, FileNotFoundError, NotADirectoryError):
+            return
+        except BlockingIOError:
+            owner = None  # its queue is full: it lives
+        except OSError as error:
+            message = f"the control socket {path} cannot be asked: {error.strerror}"
+            raise PycronError(message) from None
+        else:
+            owner = peer_of(probe).pid
+    who = "another pycron" if owner is None else f"another pycron (pid {owner})"
+    message = (
+        f"{who} runs on this state directory ({path.parent}); stop it, or use another --state-dir"
+    )
+    raise StateLockedError(message, pid=owner)
 
 
 def _refuse(connection: socket.socket, error: PycronError) -> None:

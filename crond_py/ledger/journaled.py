@@ -17,13 +17,12 @@ written and asked meanwhile (``aside``), nor for the start (``opening``).
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from crond_py.errors import LedgerCorruptError, LedgerError, PycronError
+from crond_py.errors import LedgerCorruptError, LedgerError, PycronError, StateLockedError
 from crond_py.ledger.aside import REFUSALS, Aside, fields, tell_refused
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.known import Known, Remains
@@ -52,10 +51,10 @@ MOST_MENDED = 3
 class JournaledLedger:
     """A ledger that can be written while its file cannot; made by ``opening.open_ledger``.
 
-    It has no lock of its own: any thread may use it, but one at a time. ``keep_hold`` makes sure,
-    where the state directory was deleted, that this is still the only daemon on it; it raises
-    PycronError where it is not. ``reason`` is why the file takes nothing from the start, and
-    ``kept`` what the journal has then.
+    It has no lock of its own: any thread may use it, but one at a time. ``keep_hold`` is called
+    before each write and makes sure that this is still the only daemon on the state directory,
+    whatever was deleted there; it raises StateLockedError where it is not. ``reason`` is why the
+    file takes nothing from the start, and ``kept`` what the journal has then.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class JournaledLedger:
         journal: Journal | None,
         clock: Clock,
         *,
-        keep_hold: Callable[[datetime], None] = lambda _now: None,
+        keep_hold: Callable[[datetime], object] = lambda _now: None,
         troubles: Sequence[str] = (),
         kept: Sequence[Record] = (),
         reason: LedgerError | None = None,
@@ -97,6 +96,7 @@ class JournaledLedger:
         self._check_open()
         if not writes:
             return []
+        self._check_hold()
         if self._aside is None:
             try:
                 return self._write_file(writes, durable=durable)
@@ -107,6 +107,15 @@ class JournaledLedger:
         if self._aside is None:
             return self.write(writes, durable=durable)
         return self._aside.write(writes, self._file, durable=durable)
+
+    def _check_hold(self) -> None:
+        """Raise LedgerError where another daemon is on the state directory by now."""
+        try:
+            self._keep_hold(self._clock.now())
+        except StateLockedError as error:
+            raise LedgerError(str(error)) from error
+        except LedgerError:
+            pass  # nobody else has it, and whether the files take anything shows in a moment
 
     def _write_file(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         try:
@@ -139,6 +148,7 @@ class JournaledLedger:
         self._check_open()
         if self._aside is not None:
             raise LedgerError(self._aside.reason)
+        self._check_hold()
         try:
             return self._file.prune(job, keep_runs=keep_runs, older_than=older_than, limit=limit)
         except LedgerCorruptError as error:
@@ -173,13 +183,14 @@ class JournaledLedger:
             return
         self._is_copying = False
         try:
+            self._check_hold()
             if self._needs_mending:
                 self._mend(aside)
             self._is_copying = aside.copy_some(self._file)
         except LedgerCorruptError as error:
             self._damage = error
             aside.reason = str(error)
-        except PycronError as error:
+        except (PycronError, OSError) as error:  # OSError: of a disk that fails at every turn
             aside.reason = str(error)
         else:
             if not self._is_copying:
@@ -234,7 +245,7 @@ class JournaledLedger:
     @property
     def _needs_mending(self) -> bool:
         # A file that was put there by somebody else is theirs.
-        return self._damage is not None or not os.path.lexists(self._file.path)
+        return self._damage is not None or _is_gone(self._file.path)
 
     @property
     def _is_to_be_mended(self) -> bool:
@@ -304,7 +315,9 @@ class JournaledLedger:
             while self._is_copying:
                 self.settle()
             if self._aside is None and self._file.is_in_place:
-                write_spare(self._file.path, self.remains, is_final=True)
+                with suppress(LedgerError):  # another's spare copy is not ours to replace
+                    self._check_hold()
+                    write_spare(self._file.path, self.remains, is_final=True)
         self._is_closed = True
         self._file.close()
         if self._journal is not None:
@@ -325,6 +338,17 @@ def tell_damage(why: PycronError, aside: Path | None, now: datetime) -> str:
         f"the ledger was damaged at {now.isoformat(timespec='seconds')} and set aside as {aside}: "
         f"runs that had finished before are only there; the reason was: {why}"
     )
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether there is nothing at ``path``; where nobody can say, there may be."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _step_or_error(write: Write) -> Step | Exception:

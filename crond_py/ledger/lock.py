@@ -59,15 +59,17 @@ class StateLock:
                 extra={"fields": {"file": self._file, "reason": error.strerror}},
             )
 
-    def keep(self, now: datetime) -> None:
-        """Take the lock anew where its file was deleted, with its directory perhaps.
+    def keep(self, now: datetime) -> bool:
+        """Take the lock anew where its file was deleted, with its directory perhaps; return if so.
 
-        Raises StateLockedError where another daemon was quicker, and LedgerError where the
-        directory cannot be made again.
+        Raises StateLockedError where another daemon was quicker, and LedgerError where nobody can
+        say whether it is there, or it cannot be made again.
         """
-        if self._descriptor is None or not self._is_in_place(self._descriptor):
-            self.release()
-            self.acquire(now)
+        if self._descriptor is not None and self._is_in_place(self._descriptor):
+            return False
+        self.release()
+        self.acquire(now)
+        return True
 
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two hold it. Idempotent."""
@@ -127,6 +129,12 @@ class StateLock:
             return os.path.samestat(os.fstat(descriptor), self._file.lstat())
         except FileNotFoundError:
             return False
+        except OSError as error:  # a sick disk, or something else in the directory's place
+            message = (
+                f"the lock file {self._file} cannot be looked at: {error.strerror}; put the state "
+                "directory back, or stop pycron"
+            )
+            raise LedgerError(message) from error
 
 
 def _read_pid(descriptor: int) -> int | None:

@@ -35,7 +35,7 @@ _AT_ONCE = 5000
 
 
 def open_ledger(
-    path: Path, clock: Clock, *, keep_hold: Callable[[datetime], None] = lambda _now: None
+    path: Path, clock: Clock, *, keep_hold: Callable[[datetime], object] = lambda _now: None
 ) -> JournaledLedger:
     """Open the ledger at ``path`` for a daemon that holds the lock of its directory.
 

@@ -129,6 +129,29 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
+def test_the_lock_file_is_deleted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """A daemon whose lock file was deleted is still the only one, idle or not (P2).
+
+    A second one touches nothing before it is told so, and the first makes the file again.
+    """
+    long = job_text("long", "echo $$ > bell; read x < gate", 'schedule = "@yearly"')
+    log = daemon.start(long)
+    daemon.cli("trigger", "long")
+    bell.wait()
+    run = log.wait("run started", job="long")["run"]
+    lock = daemon.state / "pycron.lock"
+    lock.unlink()
+    refused = daemon.cli("run", check=1)
+    assert f"another pycron (pid {daemon.pid}) runs on this state directory" in refused.stderr
+    assert not lock.exists(), "the second has begun to work"
+    assert [(row["run"], row["state"]) for row in daemon.history()] == [(run, "running")]
+    gate.open()
+    log.wait("run succeeded", run=run)
+    log.wait("the lock file was deleted; it is there again")
+    assert lock.read_text().startswith(f"{daemon.pid}\n")
+    assert log.all("the ledger cannot be written") == []
+
+
 @pytest.mark.parametrize("way", ["link", "dots", "mount"])
 def test_state_by_another_name(daemon: Daemon, way: str) -> None:
     """A state directory has one daemon, by whatever name it is reached (P2)."""

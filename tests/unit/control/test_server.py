@@ -32,7 +32,7 @@ from crond_py.control.protocol import (
     Trigger,
     Triggered,
 )
-from crond_py.control.server import ControlServer, Handler, Limits
+from crond_py.control.server import ControlServer, Handler, Limits, check_unserved
 from crond_py.errors import (
     DaemonNotRunningError,
     ProtocolError,
@@ -196,6 +196,25 @@ def test_a_stopped_server_does_not_remove_its_successors_socket(path: Path) -> N
     with serving(path):
         first.stop()
         assert call(path, Ping()).pid == os.getpid()
+
+
+def test_a_living_daemon_is_found_by_its_socket(path: Path) -> None:
+    """P2: who listens is known before anything else is done, by its pid; it is not disturbed."""
+    check_unserved(path)
+    with serving(path):
+        with pytest.raises(StateLockedError, match=r"\(pid \d+\) runs on this state") as caught:
+            check_unserved(path)
+        assert caught.value.pid == os.getpid()
+        assert call(path, Ping())
+    check_unserved(path)
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_where_no_socket_is_nobody_listens(tmp_path: Path, below: str) -> None:
+    """P8: a file in the way, of the socket or of its directory, is no daemon."""
+    place = tmp_path / "place"
+    place.write_text("not a socket")
+    check_unserved(place / below)
 
 
 def test_nobody_listens_on_a_stale_socket(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -152,6 +153,40 @@ def test_children_do_not_inherit_it(tmp_path: Path, lock: StateLock) -> None:
         lock.release()
         StateLock(tmp_path / "state").acquire(T0)
         job.communicate(b"\n")
+
+
+def test_a_deleted_file_is_made_again(tmp_path: Path, lock: StateLock) -> None:
+    """The holder keeps the lock though its file, or the directory, was deleted (P2)."""
+    lock.acquire(T0)
+    assert not lock.keep(T0)
+    for delete in (_file(tmp_path).unlink, lambda: shutil.rmtree(tmp_path / "state")):
+        delete()
+        assert lock.keep(T0)
+        assert _file(tmp_path).read_text().startswith(f"{os.getpid()}\n")
+        with pytest.raises(StateLockedError):
+            StateLock(tmp_path / "state").acquire(T0)
+
+
+def test_who_was_not_quick_enough_is_told(tmp_path: Path, lock: StateLock) -> None:
+    """Whoever took the lock after its file was deleted has it, for as long as it lives (P2)."""
+    lock.acquire(T0)
+    _file(tmp_path).unlink()
+    second = StateLock(tmp_path / "state")
+    second.acquire(T0)
+    for _ in range(2):
+        with pytest.raises(StateLockedError):
+            lock.keep(T0)
+    second.release()
+    assert lock.keep(T0)
+
+
+def test_a_directory_that_became_a_file(tmp_path: Path, lock: StateLock) -> None:
+    """Where nobody can say whether the file is there that is an error with the way out (P8)."""
+    lock.acquire(T0)
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").touch()
+    with pytest.raises(LedgerError, match=r"pycron\.lock cannot be looked at: Not a directory"):
+        lock.keep(T0)
 
 
 # --- what lies there already ----------------------------------------------------------------------
