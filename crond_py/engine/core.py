@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Crontab
 from crond_py.engine import events
@@ -245,39 +245,43 @@ class Core:
                 message = f"not an event: {event!r}"
                 raise TypeError(message)
 
-    def _timers_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
-        self, items: Sequence[object], popped_ns: int
-    ) -> None:
+    def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
         for item in items:
-            match item:
-                case events.OccurrenceDue(state, due):
-                    if not self._register.is_stopping:
-                        self._agenda.due(state, due, fired_at)
-                case events.LaunchDue(run):
-                    self._starter.launch_now(run)
-                case events.RetryDue(run):
-                    self._attempts.retry_due(run)
-                case events.TimeoutDue(run, attempt):
-                    self._stopper.timeout_due(run, attempt)
-                case events.KillDue(run, attempt):
-                    self._stopper.kill_due(run, attempt)
-                case events.TooLateDue(run):
-                    self._stopper.too_late_due(run)
-                case events.LagDue(slots):
-                    self._starter.lag_due(slots)
-                case events.StopLimitDue():
-                    self.end_runs(WAITED_NO_LONGER)
-                case events.StartsGivenUpDue():
-                    self._are_starts_given_up = True
-                case events.LedgerRetryDue():
-                    self._ledger_retry = None  # every batch ends with a flush
-                case events.LedgerSettleDue():
-                    self._ledger_settling = None
-                    self._ledger.settle()
-                case _:
-                    message = f"not a timer's item: {item!r}"
-                    raise TypeError(message)
+            with _outliving("timer not handled", item=item):
+                self._timer_fired(item, fired_at)
+
+    def _timer_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
+        self, item: object, fired_at: datetime
+    ) -> None:
+        match item:
+            case events.OccurrenceDue(state, due):
+                if not self._register.is_stopping:
+                    self._agenda.due(state, due, fired_at)
+            case events.LaunchDue(run):
+                self._starter.launch_now(run)
+            case events.RetryDue(run):
+                self._attempts.retry_due(run)
+            case events.TimeoutDue(run, attempt):
+                self._stopper.timeout_due(run, attempt)
+            case events.KillDue(run, attempt):
+                self._stopper.kill_due(run, attempt)
+            case events.TooLateDue(run):
+                self._stopper.too_late_due(run)
+            case events.LagDue(slots):
+                self._starter.lag_due(slots)
+            case events.StopLimitDue():
+                self.end_runs(WAITED_NO_LONGER)
+            case events.StartsGivenUpDue():
+                self._are_starts_given_up = True
+            case events.LedgerRetryDue():
+                self._ledger_retry = None  # every batch ends with a flush
+            case events.LedgerSettleDue():
+                self._ledger_settling = None
+                self._ledger.settle()
+            case _:
+                message = f"not a timer's item: {item!r}"
+                raise TypeError(message)
 
     def _check_clock(self) -> None:
         step = self._parts.timekeeper.take_step()

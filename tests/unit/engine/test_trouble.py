@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
-from crond_py.engine.events import Call
+from crond_py.engine.events import Call, StopLimitDue, TimersFired
 from crond_py.errors import LedgerError
 from crond_py.model import EveryMode, Outcome
 from crond_py.ports import RunQuery
@@ -105,3 +105,16 @@ def test_a_fault_in_one_event_ends_nothing() -> None:
     world.daemon.core.handle([Call(bad), object()])
     world.pass_time(2 * MINUTE)
     assert len(world.machine.trees) == 2
+
+
+def test_a_fault_in_one_timer_holds_up_none_that_is_due_with_it() -> None:
+    """P8: what goes wrong with one timer is logged, and those of the same moment are dealt with."""
+    world = world_of(CronTrigger(("* * * * *",)))
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.pass_time(MINUTE + SECOND / 2)
+    (tree,) = world.machine.alive
+    core.stop(None, lambda: None)
+    assert not tree.stops
+    core.handle([TimersFired([object(), StopLimitDue()], world.clock.monotonic_ns())])
+    assert len(tree.stops) == 1
