@@ -3,6 +3,10 @@
 A limit is inherited by fork, and belongs to a whole process and not to one of its threads. So the
 daemon takes the brand on itself for the moment in which it starts a process, and one start at a
 time is in that moment. Thus no process of the attempt, however quick, is without it.
+
+A start that takes long loses its turn to the next, whether it has forked or not. So each child is
+looked at afterwards and given the brand that it should have. What it has forked by then may carry
+another start's; the environment tells that it is not of that (see ``marks``).
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ from contextlib import contextmanager, suppress
 
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
 
-# A start takes a millisecond. One that still hangs after this has forked, since what can hang comes
-# later (a directory on a dead disk), so that its turn is over.
+# A start takes a millisecond. One that still hangs after this has most likely forked, since what
+# can hang comes later (a directory on a dead disk), so its turn is over.
 _PATIENCE_S = 0.1
 
 
@@ -36,17 +40,30 @@ class Branding:
         turn = self._take_turn()
         try:
             if brand is not None:
-                self._set(brand)
+                self._set_in_turn(turn, brand)
             try:
                 yield
             finally:
-                self._set(self._soft)
+                self._set_in_turn(turn, self._soft)
         finally:
             turn.release()
 
-    def _set(self, soft: int) -> None:
+    def correct(self, pid: int, brand: int | None) -> None:
+        """Give a child the brand it should have, where another start has had the turn meanwhile.
+
+        The child has ended or may not be changed (it runs a program of another user's): then it
+        stays as it is.
+        """
+        soft = self._soft if brand is None else brand
         with suppress(OSError, ValueError):
-            resource.setrlimit(_RLIMIT_LOCKS, (soft, self._hard))
+            if resource.prlimit(pid, _RLIMIT_LOCKS)[0] != soft:
+                resource.prlimit(pid, _RLIMIT_LOCKS, (soft, self._hard))
+
+    def _set_in_turn(self, turn: threading.Lock, soft: int) -> None:
+        """Set our own limit, unless the turn is another start's by now."""
+        with self._guard, suppress(OSError, ValueError):
+            if self._turn is turn:
+                resource.setrlimit(_RLIMIT_LOCKS, (soft, self._hard))
 
     def _take_turn(self) -> threading.Lock:
         while True:

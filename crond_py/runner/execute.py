@@ -70,7 +70,8 @@ def popen(
 
     It carries the brand of the attempt that its environment names.
     """
-    with BRANDING.put(brand_in(env)):
+    brand = brand_in(env)
+    with BRANDING.put(brand):
         # To run what the crontab says is what this is for; the overloads know no **more.
         process = subprocess.Popen(  # type: ignore[call-overload]  # noqa: S603
             argv,
@@ -86,6 +87,7 @@ def popen(
     # The supervisor waits for the child. An object that believes it has its exit status leaves
     # it alone when it is collected, and does not warn.
     process.returncode = 0
+    BRANDING.correct(process.pid, brand)
     return int(process.pid)
 
 

@@ -8,7 +8,9 @@ There are two, given to the process that is started and inherited by all that de
   says nothing to any program, and goes with every fork, execve and setsid. Its number names the
   ledger, the run and the attempt (see ``brand``).
 
-Both tell of a run's tree through a crash of the daemon and to the next one.
+Both tell of a run's tree through a crash of the daemon and to the next one. Where they name
+different attempts of one ledger the environment is right: it was given to that process alone, and
+a brand may be another start's for a moment (see ``brand``).
 """
 
 from __future__ import annotations
@@ -43,15 +45,22 @@ class Marks(NamedTuple):
 
         Where the environment gives only a run, it stands for any attempt of that.
         """
-        if self.tag == tag and self.attempt in {0, attempt}:
-            return True
+        if self.tag == tag:
+            return self.attempt in {0, attempt}
+        if self._is_of(tag.rpartition("-")[0]):
+            return False
         return self.brand is not None and self.brand == brand_for(tag, attempt)
 
     def attempt_of(self, identity: str) -> tuple[str, int] | None:
         """Return the tag and the attempt that they name, where those are of that ledger."""
-        if self.tag.startswith(f"{identity}-") and self.attempt:
+        is_told = self._is_of(identity)
+        if is_told and self.attempt:
             return self.tag, self.attempt
-        return None if self.brand is None else tag_of_brand(self.brand, identity)
+        branded = None if self.brand is None else tag_of_brand(self.brand, identity)
+        return None if is_told and branded and branded[0] != self.tag else branded
+
+    def _is_of(self, identity: str) -> bool:
+        return self.tag.startswith(f"{identity}-")
 
 
 def brand_for(tag: str, attempt: int) -> int | None:

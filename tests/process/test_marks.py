@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from crond_py.model import Limits
 from crond_py.runner.brand import Branding
+from crond_py.runner.execute import popen
 from crond_py.runner.marks import Marks, brand_for, brand_in, read_marks, tag_of_brand
 from tests.process.conftest import Harness
 
@@ -57,6 +61,11 @@ NAMES = [
     (Marks(brand=brand_for("a-7", 1)), True, ("a-7", 1)),
     (Marks(brand=brand_for("a-7", 2)), False, ("a-7", 2)),
     (Marks("b-1", 1, brand_for("a-7", 1)), True, ("a-7", 1)),
+    (Marks("a-71", 1, brand_for("a-7", 1)), False, ("a-71", 1)),
+    (Marks("a-71", 0, brand_for("a-7", 1)), False, None),
+    (Marks("a-7", 1, brand_for("a-71", 1)), True, ("a-7", 1)),
+    (Marks("a-7", 2, brand_for("a-7", 1)), False, ("a-7", 2)),
+    (Marks("a-7", 0, brand_for("a-7", 1)), True, ("a-7", 1)),
     (Marks("b-7", 1, brand_for("b-7", 1)), False, None),
     (Marks(), False, None),
 ]
@@ -66,7 +75,10 @@ NAMES = [
 def test_which_attempt_marks_name(
     shown: Marks, is_ours: bool, attempt: tuple[str, int] | None
 ) -> None:
-    """Either mark is enough, and both tell ledgers, runs and attempts apart (P2)."""
+    """Either mark is enough, and both tell ledgers, runs and attempts apart (P2).
+
+    Of two that contradict each other the environment counts.
+    """
     assert shown.name("a-7", 1) is is_ours
     assert shown.attempt_of("a") == attempt
 
@@ -108,7 +120,10 @@ def test_who_may_not_have_so_many_locks_goes_without() -> None:
 
 
 def test_a_turn_that_hangs_holds_nobody_up() -> None:
-    """A start that hangs after its fork gives its turn up, and others have their own brand (P4)."""
+    """A start that hangs gives its turn up, and others have their own brand (P4).
+
+    One that comes back after that does not touch what is the others' by now.
+    """
     branding = Branding()
     hangs, entered = threading.Event(), threading.Event()
 
@@ -121,12 +136,37 @@ def test_a_turn_that_hangs_holds_nobody_up() -> None:
     thread.start()
     entered.wait()
     with branding.put(2**62 + 2):
+        hangs.set()
+        thread.join()
         assert resource.getrlimit(LOCKS)[0] == 2**62 + 2
     assert resource.getrlimit(LOCKS) == LIMIT
-    hangs.set()
-    thread.join()
     with branding.put(None):
         assert resource.getrlimit(LOCKS) == LIMIT
+
+
+@pytest.mark.parametrize("tag", ["k-7", None])
+def test_a_child_that_was_started_in_the_turn_of_another_is_corrected(
+    tag: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that lost its turn before it forked has no process of another run's (P2, P6)."""
+    real = subprocess.Popen
+    stranger = brand_for("k-8", 1)
+    assert stranger is not None
+
+    def lose_turn(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(subprocess, "Popen", real)
+        resource.setrlimit(LOCKS, (stranger, LIMIT[1]))  # as the other's turn does
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", lose_turn)
+    env = {} if tag is None else {"PYCRON_RUN_ID": tag, "PYCRON_ATTEMPT": "1"}
+    pid = popen([b"/bin/sleep", b"999"], streams=(subprocess.DEVNULL, subprocess.DEVNULL), env=env)
+    try:
+        assert read_marks(pid).brand == (None if tag is None else brand_for(tag, 1))
+        assert resource.prlimit(pid, LOCKS)[1] == LIMIT[1]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 ENVIRONMENTS: list[tuple[dict[str, str] | dict[bytes, bytes], int | None]] = [
