@@ -24,7 +24,7 @@ from crond_py.places import Places
 from crond_py.printable import printable
 from crond_py.runner import inotify
 from crond_py.runner.inotify import Inotify
-from crond_py.runner.output import Reading, find_last_lines, open_to_read, output_path
+from crond_py.runner.output import Reading, find_last_lines, next_attempt, open_to_read, output_path
 
 _COME: Final = inotify.CREATED | inotify.MOVED_IN | inotify.MODIFIED
 
@@ -78,21 +78,25 @@ class _Attempts:
 
     @property
     def path(self) -> Path:
-        return self._path(self._number)
-
-    def _path(self, number: int) -> Path:
-        return output_path(self._places.state_dir, self._run.job, self._run.id, number)
+        """Where the output of the present attempt is, or is going to be."""
+        return output_path(self._places.state_dir, self._run.job, self._run.id, self._number)
 
     def catch_up(self) -> None:
         """Write out all that there is by now."""
         while True:
             # Looked for first: once there is a next attempt, this one's output is complete.
-            has_next = self._path(self._number + 1).exists()
+            number = self._next()
             self._read_on()
-            if not has_next:
+            if number is None:
                 break
-            self._go_on_to(self._number + 1)
+            self._go_on_to(number)
         say.flush()
+
+    def _next(self) -> int | None:
+        try:
+            return next_attempt(self.path)
+        except OSError as error:
+            raise PycronError(f"{self.path.parent} cannot be read: {error.strerror}") from None
 
     def _read_on(self) -> None:
         if self._descriptor is None and not self._is_opened():

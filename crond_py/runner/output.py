@@ -29,6 +29,8 @@ _BESIDE = ".new"
 _EARLIER = ".earlier"
 _LONGEST_NAME = 200  # NAME_MAX is 255 bytes; some file systems take less
 _CHUNK_BYTES = 1 << 16
+_NUMBERS = 2  # of a run and of its attempt
+_MOST_DIGITS = 20
 
 
 def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
@@ -41,15 +43,51 @@ def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
 
 def run_of(path: Path) -> int | None:
     """Return the id of the run whose output a file is; None if it is no such file."""
-    match path.name.removesuffix(_SUFFIX).split("-"):
-        case [run_id, attempt] if path.suffix == _SUFFIX and run_id.isdecimal():
-            return int(run_id) if attempt.isdecimal() else None
-    return None
+    numbers = _numbers_in(path.name)
+    return numbers[0] if numbers else None
+
+
+def is_aside(path: Path) -> bool:
+    """Tell whether a file was set aside, or was to replace an output and has not."""
+    return any(
+        path.name.endswith(_SUFFIX + ending) and run_of(path.with_suffix("")) is not None
+        for ending in (_EARLIER, _BESIDE)
+    )
+
+
+def next_attempt(path: Path) -> int | None:
+    """Return the next attempt of the same run that has an output; None if there is none by now.
+
+    An attempt that could not be started has none. Raises OSError, but not for a directory that
+    is not there.
+    """
+    own = _numbers_in(path.name)
+    try:
+        found = [_numbers_in(other.name) for other in path.parent.iterdir()]
+    except FileNotFoundError:
+        return None
+    later = [one[1] for one in found if one and own and one[0] == own[0] and one[1] > own[1]]
+    return min(later, default=None)
+
+
+def _numbers_in(name: str) -> tuple[int, int] | None:
+    """Return the run and the attempt that a file is named for."""
+    stem = name.removesuffix(_SUFFIX)
+    numbers = stem.split("-")
+    # Anybody may have put a file there: what has more digits than any id is none of ours.
+    is_ours = all(one.isascii() and one.isdecimal() and len(one) < _MOST_DIGITS for one in numbers)
+    if stem == name or len(numbers) != _NUMBERS or not is_ours:
+        return None
+    return int(numbers[0]), int(numbers[1])
 
 
 def beside(path: Path) -> Path:
     """Return where what is to replace an output file is made."""
     return path.with_name(path.name + _BESIDE)
+
+
+def _earlier(path: Path) -> Path:
+    return path.with_name(path.name + _EARLIER)
 
 
 def _file_name(job: str) -> str:
@@ -73,7 +111,7 @@ def open_output(path: Path) -> int:
     if size == 0:
         return descriptor
     os.close(descriptor)
-    path.replace(path.with_name(path.name + _EARLIER))
+    path.replace(_earlier(path))
     return _open_to_append(path)[0]
 
 
@@ -130,7 +168,8 @@ def remove_outputs(paths: Iterable[Path]) -> list[str]:
         directories.add(path.parent)
         try:
             path.unlink(missing_ok=True)
-            beside(path).unlink(missing_ok=True)
+            for other in (beside(path), _earlier(path)):
+                other.unlink(missing_ok=True)
         except OSError as error:
             faults.append(f"cannot remove {printable_line(str(path))}: {error.strerror}")
     for directory in directories:

@@ -8,13 +8,19 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from crond_py.cli.follow import Watch
+from crond_py.cli.follow import Watch, _Attempts
+from crond_py.model import Cause, Run, State
+from crond_py.places import Places
 from tests.cli.program import PYCRON, environment, pycron
 from tests.cli.running import running
+
+_DUE = datetime(2026, 11, 29, 12, tzinfo=UTC)
+RUN = Run(7, "backup", 0, _DUE, Cause.SCHEDULE, State.RUNNING, _DUE)
 
 
 @pytest.fixture
@@ -85,6 +91,28 @@ def test_a_directory_that_is_made_while_its_parent_begins_to_be_watched(
     watch.renew()
     path.write_text("a")
     assert is_ready(watch, 10_000)
+
+
+def test_an_attempt_that_could_not_be_started_does_not_end_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What has no output is passed over: the next attempt that has some is shown, and its end."""
+    attempts = _Attempts(Places(tmp_path / "crontab.toml", tmp_path), RUN, tail=None, is_raw=False)
+    directory = tmp_path / "output" / "backup"
+    directory.mkdir(parents=True)
+    (directory / "7-1.log").write_text("first\n")
+    (directory / "8-2.log").write_text("of another run\n")
+    attempts.catch_up()
+    assert capsys.readouterr().out == "first\n"
+    (directory / "7-3.log").write_text("third\n")
+    attempts.catch_up()
+    assert capsys.readouterr().out == "--- run 7 of backup, attempt 3 ---\nthird\n"
+    (directory / "7-10.log").write_text("tenth\n")
+    (directory / "7-9.log").write_text("ninth\n")
+    attempts.end()
+    assert capsys.readouterr().out == (
+        "--- run 7 of backup, attempt 9 ---\nninth\n--- run 7 of backup, attempt 10 ---\ntenth\n"
+    )
 
 
 # --- with a daemon ------------------------------------------------------------------------------
