@@ -255,7 +255,11 @@ def test_removes_files_and_the_empty_directory(tmp_path: Path) -> None:
     paths = [output_path(tmp_path, "job", number, 1) for number in (1, 2, 3)]
     for path in paths:
         os.close(open_output(path))
+    beside = [paths[0].with_name(paths[0].name + ending) for ending in (".earlier", ".new")]
+    for path in beside:  # of another ledger, and of a compaction that has not come to its end
+        path.touch()
     assert remove_outputs(paths[:2]) == []
+    assert not any(path.exists() for path in beside)
     assert [path.exists() for path in paths] == [False, False, True]
     assert remove_outputs(paths) == []
     assert not paths[0].parent.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def kept(state_dir: Path) -> list[str]:
     return sorted(path.name.removesuffix(".log") for path in directory.iterdir())
 
 
+def names(state_dir: Path) -> list[str]:
+    """Return all files of the job's directory."""
+    return sorted(path.name for path in output_path(state_dir, "backup", 1, 1).parent.iterdir())
+
+
 @pytest.mark.parametrize(
     ("most", "left"),
     [
@@ -108,7 +114,42 @@ def test_a_run_that_has_come_since_is_not_touched(
         write(tmp_path, run, 1000)
     quota.note(KeptOutputs("backup", 1000, frozenset(), newest=3))
     background.run()
-    assert kept(tmp_path) == ["4-1", "5-1"]
+    assert kept(tmp_path) == ["3-1", "4-1", "5-1"]
+
+
+def test_what_is_of_no_run_of_this_ledger_goes_first(
+    quota: Quota, background: Background, tmp_path: Path
+) -> None:
+    """What was set aside, what was never finished, and what an earlier ledger has left: by age.
+
+    That a file is of an earlier ledger is known once it was there before the newest run was named.
+    """
+    aside = ["7-1.log.earlier", "2-1.log.new", "3-2.log.earlier", "90-1.log", "80-1.log"]
+    for age, name in enumerate(aside):
+        path = write(tmp_path, 1, 1000).with_name(name)
+        path.write_bytes(b"x" * 1000)
+        os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    for run in (2, 3):
+        write(tmp_path, run, 1000)
+    left = [*aside, "1-1.log", "2-1.log", "3-1.log"]
+    for most in (8000, 7999, 6000, 5000, 4000, 3000, 2000):
+        quota.note(KeptOutputs("backup", most, frozenset(), newest=3))
+        background.run()
+        left = left[-(most // 1000) :]
+        assert (most, names(tmp_path)) == (most, sorted(left))
+
+
+def test_what_is_just_being_made_neither_counts_nor_goes(
+    quota: Quota, background: Background, tmp_path: Path
+) -> None:
+    """For a moment there are two of an output that is brought to its limit."""
+    write(tmp_path, 2, 1000)
+    with write(tmp_path, 1, 1000).with_name("1-1.log.new").open("wb") as file:
+        file.write(b"x" * 1000)
+        file.flush()
+        quota.note(KeptOutputs("backup", 2000, frozenset(), newest=2))
+        background.run()
+        assert names(tmp_path) == ["1-1.log", "1-1.log.new", "2-1.log"]
 
 
 def test_a_hole_takes_no_place(quota: Quota, background: Background, tmp_path: Path) -> None:
@@ -143,7 +184,7 @@ def test_many_outputs_are_looked_at_seldom(
     quota: Quota, background: Background, tmp_path: Path
 ) -> None:
     """P4: each new run costs a look at a bounded number of files; few of them are exact."""
-    note = KeptOutputs("backup", 10, frozenset(), newest=0)
+    note = KeptOutputs("backup", 10_000, frozenset(), newest=SHARE * 10)
     looks = 0
     for _ in range(5):
         quota.note(note)
