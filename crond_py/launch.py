@@ -1,14 +1,18 @@
-"""Turns a run of a job into the specification of a process: argv, environment, places."""
+"""Turns a run of a job into the specification of a process: argv, environment, places.
+
+It also says where the outputs lie that a ledger has recorded.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from crond_py.crontab.model import Job
 from crond_py.model import OutputMode, Run
 from crond_py.ports import AttemptKey, OutputSpec, ProcessSpec
 from crond_py.runner.environment import build_environment, command_argv, run_tag
-from crond_py.runner.output import output_path
+from crond_py.runner.output import output_path, run_of
 
 
 class Launchpad:
@@ -50,3 +54,17 @@ class Launchpad:
             stdin=job.stdin,
             leftovers=job.leftovers,
         )
+
+
+def own_outputs(state_dir: Path, recorded: Iterable[str]) -> list[Path]:
+    """Return where the outputs lie whose paths a ledger has recorded.
+
+    A state directory can be moved, or copied with all that is in it: what its ledger has recorded
+    lies in that directory, whatever it was called then. What is no output lies nowhere.
+    """
+    outputs = output_path(state_dir, "any", 0, 0).parent.parent
+    return [
+        outputs / path.parent.name / path.name
+        for path in map(Path, recorded)
+        if run_of(path) is not None and path.parent.name not in {"", ".."}
+    ]

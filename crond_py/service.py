@@ -21,7 +21,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -48,7 +47,8 @@ from crond_py.engine.thread import Engine
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import Inbox
-from crond_py.launch import Launchpad
+from crond_py.janitor import Janitor
+from crond_py.launch import Launchpad, own_outputs
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
@@ -72,6 +72,9 @@ log = logging.getLogger("pycron.service")
 
 LOG_PATIENCE = timedelta(seconds=2)
 """How long the end waits for the log's last lines to be taken."""
+
+JANITOR_PATIENCE = timedelta(seconds=2)
+"""How long the end waits for a file that is just being removed; the disk may hang."""
 
 SAME_REQUEST = timedelta(milliseconds=200)
 """Stop signals closer together are one: timeout(1) signals the process and then its group."""
@@ -130,7 +133,7 @@ class Service:
         self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
         self._notifier = Notifier.from_environment()
         self._inbox = Inbox()
-        self._janitor = ThreadPoolExecutor(1, thread_name_prefix="pycron-janitor")
+        self._janitor = Janitor()
         self._reload_lock = threading.Lock()
         self._stopped_ns = 0
         self._refusal = ""
@@ -181,7 +184,7 @@ class Service:
         core = self._build_core(ledger, runner)
         core.begin(self._crontab)
         self._engine.start(core)
-        stack.callback(self._janitor.shutdown, cancel_futures=True)
+        stack.callback(self._janitor.close, JANITOR_PATIENCE)
         stack.callback(self._engine.close)
         watch = ClockWatch(self._clock, self._clock_changed, check_every=self._options.clock_check)
         watch.start()
@@ -226,23 +229,20 @@ class Service:
             specify=Launchpad(self._options.places.state_dir, ledger.identity),
             boot_id=boot_id(),
             remove_outputs=self._remove_outputs,
-            bound_outputs=Quota(self._options.places.state_dir, self._in_background).note,
+            bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
             random=Random(),  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
 
     def _remove_outputs(self, outputs: Sequence[str]) -> None:
         """Remove files of forgotten runs, in a thread of its own: the disk may be slow."""
+        paths = own_outputs(self._options.places.state_dir, outputs)
 
         def remove() -> None:
-            for fault in remove_outputs(map(Path, outputs)):
+            for fault in remove_outputs(paths):
                 log.warning("%s", fault, extra=_no_fields())
 
-        self._in_background(remove)
-
-    def _in_background(self, work: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # no thread is to be had: the files stay, the jobs go on
-            self._janitor.submit(work)
+        self._janitor.submit(remove)
 
     def _stop_dispatcher(self) -> None:
         self._dispatcher.stop()

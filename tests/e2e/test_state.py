@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.control.client import Conversation
+from crond_py.control.protocol import Trigger
 from tests.support.daemon import (
     Bell,
     Daemon,
@@ -201,6 +204,41 @@ def _wait_until_one_is_left(
     ((pidfd, pid),) = held.items()
     os.close(pidfd)
     return pid
+
+
+@pytest.mark.parametrize("way", ["copied", "moved"])
+def test_state_at_another_place(daemon: Daemon, way: str) -> None:
+    """What a ledger has recorded lies beside it, wherever it was copied or moved to (P9).
+
+    Old outputs are removed there, and not where the ledger was before.
+    """
+    keep = ('schedule = "@yearly"', "keep = {runs = 1}")
+    daemon.start(job_text("prints", "echo precious", *keep))
+    for _ in range(3):
+        daemon.cli("trigger", "prints", "--wait")
+    daemon.stop()
+    old = daemon.state / "output" / "prints"
+    names = sorted(path.name for path in old.iterdir())
+    assert len(names) == 3
+    new = daemon.directory / "new"
+    if way == "copied":
+        shutil.copytree(daemon.state, new, symlinks=True)
+    else:
+        daemon.state.rename(new)
+        old.mkdir(parents=True)
+        for name in names:
+            (old / name).write_text("somebody else's")
+    daemon.start(None, "--state-dir", str(new))
+    with Conversation(new / "control.sock") as conversation:
+        for _ in range(52):
+            conversation.call(Trigger("prints", force=True))
+    daemon.log.wait("run succeeded", count=52)
+    assert daemon.cli("logs", "55", "--state-dir", str(new)).stdout == "precious\n"
+    daemon.stop()
+    left = {path.name for path in (new / "output" / "prints").iterdir()}
+    assert "55-1.log" in left
+    assert not left & set(names), "they are forgotten, but their outputs are still there"
+    assert sorted(path.name for path in old.iterdir()) == names
 
 
 def test_clock_is_set_back_while_nobody_is_there(daemon: Daemon, clock: WallClock) -> None:
