@@ -108,12 +108,14 @@ class LedgerError(PycronError):
 class LedgerCorruptError(LedgerError):
     """The file is not a ledger, is damaged, or was written by a newer pycron.
 
-    ``is_newer`` tells the last: such a file is sound, and not to be set aside.
+    ``is_newer`` tells the last, ``is_foreign`` that it is another program's database: such files
+    are sound, and not to be set aside.
     """
 
-    def __init__(self, message: str, *, is_newer: bool = False) -> None:
+    def __init__(self, message: str, *, is_newer: bool = False, is_foreign: bool = False) -> None:
         super().__init__(message)
         self.is_newer = is_newer
+        self.is_foreign = is_foreign
 
 
 class LedgerRefusedError(LedgerError):

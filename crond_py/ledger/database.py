@@ -194,11 +194,13 @@ def schema_version(connection: sqlite3.Connection, path: Path, newest: int) -> i
     if not tables and not version and not application:
         return 0
     if application != APPLICATION_ID:
+        if _has_our_tables(connection):
+            raise damaged(path, "it does not say any more that it is pycron's")
         message = (
             f"the ledger {path} is a database of another program; move it aside, "
             "or use another --state-dir"
         )
-        raise LedgerCorruptError(message)
+        raise LedgerCorruptError(message, is_foreign=True)
     if version > newest:
         message = (
             f"the ledger {path} was written by a newer pycron (its version is {version}, this "
@@ -206,6 +208,14 @@ def schema_version(connection: sqlite3.Connection, path: Path, newest: int) -> i
         )
         raise LedgerCorruptError(message, is_newer=True)
     return int(version)
+
+
+def _has_our_tables(connection: sqlite3.Connection) -> bool:
+    names = ("meta", "runs", "attempts", "cursors")
+    marks = ", ".join("?" for _ in names)
+    statement = f"SELECT count(*) FROM sqlite_schema WHERE name IN ({marks})"  # noqa: S608 - ours
+    (found,) = connection.execute(statement, names).fetchone()
+    return bool(found == len(names))
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:

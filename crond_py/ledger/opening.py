@@ -41,7 +41,7 @@ def open_ledger(
 
     One that is damaged is set aside, said loudly, and another begun with what can be read of it.
     ``keep_hold`` is that of ``JournaledLedger``. Raises LedgerError where it cannot be used now,
-    and where a newer pycron wrote it.
+    and where a newer pycron or another program wrote it.
     """
     path = Path(os.path.realpath(path))  # what is beside it is beside the file itself
     finish_begun(path)
@@ -94,7 +94,7 @@ def _open_file(
     try:
         return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
     except LedgerCorruptError as error:
-        if error.is_newer:
+        if error.is_newer or error.is_foreign:
             raise
         remains = _remains(path, now, journal, records)
         aside = begin_in_place(path, remains, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger import reader as reader_module
 from crond_py.ledger.database import Migration, connect, load_migrations, migrate
+from crond_py.ledger.opening import open_ledger as open_ledger_of_daemon
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.model import Attempt
 from crond_py.ports import RunQuery
+from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, attempted, claim, enter
 from tests.unit.ledger.conftest import Open
 
@@ -168,11 +171,27 @@ def test_database_of_another_program_is_left_alone(path: Path) -> None:
     connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     before = path.read_bytes()
-    for opened in (lambda: SqliteLedger.open(path, now=T0), lambda: open_reader(path)):
+    for opened in (
+        lambda: SqliteLedger.open(path, now=T0),
+        lambda: open_reader(path),
+        lambda: open_ledger_of_daemon(path, FakeClock(T0)),
+    ):
         with pytest.raises(LedgerCorruptError, match="database of another program") as caught:
             opened()
         assert not caught.value.is_newer
+        assert caught.value.is_foreign
     assert path.read_bytes() == before
+    assert not list(path.parent.glob("ledger.db.*"))
+
+
+def test_a_ledger_that_lost_its_mark_is_damaged(path: Path, open_ledger: Open) -> None:
+    """What has the tables of a ledger is one, though its header does not say so any more (P8)."""
+    open_ledger(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA application_id = 0")
+    with pytest.raises(LedgerCorruptError, match="is damaged") as caught:
+        SqliteLedger.open(path, now=T0)
+    assert not caught.value.is_foreign
 
 
 def test_reader_cannot_renew(
