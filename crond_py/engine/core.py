@@ -199,7 +199,9 @@ class Core:
 
     def _sweep(self) -> None:
         if self._ledger_retry is None:
-            self._retention.sweep(self._register.states, self._parts.timekeeper.now())
+            timekeeper = self._parts.timekeeper
+            states = self._register.states
+            self._retention.sweep(states, timekeeper.now(), timekeeper.reading())
 
     def _tell_stopped(self) -> None:
         """Call back once nothing runs and all is written, or the time for that is over."""
@@ -286,6 +288,8 @@ class Core:
     def _check_clock(self) -> None:
         step = self._parts.timekeeper.take_step()
         if step is not None:
+            if step > timedelta(0):
+                self._retention.clock_was_set(self._parts.timekeeper.reading())
             self._agenda.clock_changed(step, self._register.states)
 
     def _concluded(self, conclusion: Conclusion) -> None:
@@ -344,7 +348,8 @@ class Core:
         states = [state for state in everyone if not state.is_removed]
         faults = [f"job {s.job.name} is {s.fault}" for s in states if s.fault]
         waits = [self._ledger_trouble] if self._ledger_trouble else []
-        troubles = [*waits, *self._ledger.troubles, *faults]
+        outputs = [self._register.output_trouble] if self._register.output_trouble else []
+        troubles = [*waits, *self._ledger.troubles, *outputs, *faults]
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,

@@ -53,6 +53,7 @@ class Parts:
 class Register:
     """Every run without an outcome, every job and every pool.
 
+    ``output_trouble`` says why the newest start that had an output has none that is kept.
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them.
     """
@@ -62,6 +63,7 @@ class Register:
     pools: dict[str, Slots] = field(default_factory=dict)
     shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
+    output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
 

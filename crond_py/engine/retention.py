@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 
+from crond_py.clock import to_ns
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.records import JobState
 from crond_py.engine.telling import fields, log
@@ -27,6 +28,9 @@ OFTEN = 50
 RARELY = timedelta(hours=1)
 """A job with few runs is looked at no more often than this."""
 
+
+DISTRUST = timedelta(hours=1)
+"""How long after the clock was set forward nothing is deleted for its age."""
 
 A_BATCH = 1
 """How many jobs are looked at after one batch of events."""
@@ -47,6 +51,7 @@ class Retention:
         self._bound_outputs = bound_outputs
         self._grown: dict[str, None] = {}
         self._began = now
+        self._young_until_ns = 0
         self._new_rows: dict[str, int] = {}
         self._looked_at: dict[str, datetime] = {}
         self._ripe: dict[str, None] = {}
@@ -58,12 +63,20 @@ class Retention:
         if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
             self._ripe[job] = None
 
+    def clock_was_set(self, now_ns: int) -> None:
+        """Forget nothing for its age for a while: the clock may be wrong, and set again."""
+        self._young_until_ns = now_ns + to_ns(DISTRUST)
+
     def note_removed(self, job: str) -> None:
         """Have a look at what is kept of a job that is in no crontab any more."""
         self._ripe[job] = None
 
-    def sweep(self, states: Mapping[str, JobState], now: datetime) -> None:
-        """Prune a few of the jobs whose turn it is, and have grown outputs looked at."""
+    def sweep(self, states: Mapping[str, JobState], now: datetime, now_ns: int) -> None:
+        """Prune a few of the jobs whose turn it is, and have grown outputs looked at.
+
+        ``now_ns`` is the monotonic clock's reading.
+        """
+        is_trusted = now_ns >= self._young_until_ns
         for name in self._grown:
             if (grown := states.get(name)) is not None:
                 self._bound(grown)
@@ -71,7 +84,9 @@ class Retention:
         for name in list(islice(self._ripe, A_BATCH)):
             state = states.get(name)
             try:
-                is_done = self._prune(state.job if state is not None else _removed(name), now)
+                is_done = self._prune(
+                    state.job if state is not None else _removed(name), now if is_trusted else None
+                )
             except LedgerError as error:
                 # Its turn comes again; that the ledger is in trouble is said by who writes.
                 log.debug("old runs not deleted", extra=fields(job=name, reason=str(error)))
@@ -91,12 +106,12 @@ class Retention:
                 newest = max(newest, state.last.id)
             self._bound_outputs(KeptOutputs(state.job.name, most_bytes, going_on, newest))
 
-    def _prune(self, job: Job, now: datetime) -> bool:
-        """Delete up to AT_ONCE runs; True when no more are left to delete."""
+    def _prune(self, job: Job, now: datetime | None) -> bool:
+        """Delete up to AT_ONCE runs; True when no more are left to delete. None: of any age."""
         pruned = self._ledger.prune(
             job.name,
             keep_runs=job.keep_runs,
-            older_than=_before(now, job.keep_for),
+            older_than=_before(now, job.keep_for) if now is not None else None,
             limit=AT_ONCE,
         )
         outputs = [output for output in pruned.outputs if output]

@@ -20,7 +20,7 @@ from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import fields, log, tell
-from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, State
+from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, State
 from crond_py.ports import SetAttempt, SetRun, Started
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
@@ -153,8 +153,7 @@ class Starter:
             # It may be being ended already, and that is the reason to keep.
             reason=active.attempt.reason if active.attempt.stopping else event.note,
         )
-        if event.note:
-            tell(logging.ERROR, event.note, active.job.name, run=active.run.id)
+        self._note_output(active, event.note)
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
         tell(
             logging.INFO,
@@ -171,6 +170,15 @@ class Starter:
             self._signals.send(active)
         elif active.job.timeout is not None:
             self.set_timeout(active, active.job.timeout - self._age(event))
+
+    def _note_output(self, active: ActiveRun, note: str) -> None:
+        """Tell once that outputs are not kept, until one is again."""
+        if note:
+            level = logging.DEBUG if self._register.output_trouble else logging.ERROR
+            tell(level, note, active.job.name, run=active.run.id)
+            self._register.output_trouble = f"run {active.run.id} of {active.job.name}: {note}"
+        elif active.job.output is not OutputMode.DISCARD:
+            self._register.output_trouble = ""
 
     def _age(self, event: Started) -> timedelta:
         """Return how long ago a process began.

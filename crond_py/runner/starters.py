@@ -1,9 +1,10 @@
-"""The threads that start processes, so that a start that hangs holds up only itself.
+"""The threads that start processes, so that a start that hangs holds up only its own job.
 
-A few of them take what is to be started, in order. A start hangs where a disk is dead; when all
-are held up and something waits for longer than ``PATIENCE_NS``, one more thread is added, up to
-``MOST``. What was added leaves when its work is done. With nothing to do all of them sleep
-without a time limit.
+A few of them take what is to be started, in order. A start hangs where a disk is dead; further
+starts of its job are put aside until it comes back, so that a job that is due each second takes
+one thread and not all. When all threads are held up and something waits for longer than
+``PATIENCE_NS``, one more is added, up to ``MOST``. What was added leaves when its work is done.
+With nothing to do all of them sleep without a time limit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from crond_py.ports import Clock, ProcessSpec
+from crond_py.ports import AttemptKey, Clock, ProcessSpec
 
 PATIENCE_NS = 1_000_000_000
+HANGS_AFTER_NS = 250_000_000
+"""A start that takes longer than this is taken to hang, as to other starts of its job."""
+
 MOST = 64
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,9 @@ class Starters:
         self._work = threading.Condition(self._lock)
         self._held_up = threading.Condition(self._lock)
         self._queue: deque[ProcessSpec] = deque()
+        # By job: when the starts that go on began, and what was put aside meanwhile.
+        self._going_on: dict[str, list[int]] = {}
+        self._aside: dict[str, deque[ProcessSpec]] = {}
         self._threads: set[threading.Thread] = set()
         self._number = 0
         self._idle = 0
@@ -59,6 +66,16 @@ class Starters:
             if len(self._queue) > self._idle and not self._is_watched:
                 self._held_up.notify()
 
+    def withdraw(self, key: AttemptKey) -> bool:
+        """Take back what no thread has taken yet; False where there is no such thing."""
+        with self._lock:
+            for specs in (self._queue, *self._aside.values()):
+                for spec in specs:
+                    if spec.key == key:
+                        specs.remove(spec)
+                        return True
+        return False
+
     def close(self) -> list[ProcessSpec]:
         """Begin no more, and return what was not begun.
 
@@ -66,8 +83,9 @@ class Starters:
         """
         with self._lock:
             self._closed = True
-            left = list(self._queue)
+            left = [*self._queue, *(spec for specs in self._aside.values() for spec in specs)]
             self._queue.clear()
+            self._aside.clear()
             self._work.notify_all()
             self._held_up.notify_all()
             threads = [*self._threads, self._relief]
@@ -90,21 +108,50 @@ class Starters:
     def _run(self) -> None:
         # A child inherits the mask of the thread that starts it.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        while (spec := self._take()) is not None:
-            self._begin(spec)
+        while (taken := self._take()) is not None:
+            spec, begun_ns = taken
+            try:
+                self._begin(spec)
+            finally:
+                self._is_over(_job_of(spec), begun_ns)
 
-    def _take(self) -> ProcessSpec | None:
-        """Wait for a spec; None: this thread is not needed any more."""
+    def _take(self) -> tuple[ProcessSpec, int] | None:
+        """Wait for a spec, and note when it begins; None: this thread is not needed any more."""
         with self._lock:
             self._idle += 1
-            while not self._queue and not self._closed and self._idle <= self._base:
+            while (spec := self._next()) is None and not self._closed and self._idle <= self._base:
                 self._work.wait()
             self._idle -= 1
-            if self._closed or not self._queue:
+            if spec is None:
                 self._threads.discard(threading.current_thread())
                 return None
             self._taken += 1
-            return self._queue.popleft()
+            begun_ns = self._clock.monotonic_ns()
+            self._going_on.setdefault(_job_of(spec), []).append(begun_ns)
+            return spec, begun_ns
+
+    def _next(self) -> ProcessSpec | None:
+        """Return the next spec whose job has no start that hangs; put others aside."""
+        while self._queue:
+            spec = self._queue.popleft()
+            job = _job_of(spec)
+            begun = self._going_on.get(job)
+            if not begun or self._clock.monotonic_ns() - min(begun) < HANGS_AFTER_NS:
+                return spec
+            self._aside.setdefault(job, deque()).append(spec)
+        return None
+
+    def _is_over(self, job: str, begun_ns: int) -> None:
+        """Note that a start is over; what was put aside for it can go on."""
+        with self._lock:
+            begun = self._going_on[job]
+            begun.remove(begun_ns)
+            if not begun:
+                del self._going_on[job]
+            aside = self._aside.pop(job, None)
+            if aside:
+                self._queue.extendleft(reversed(aside))
+                self._work.notify(len(aside))
 
     def _relieve(self) -> None:
         """Add a thread whenever the queue has stood still for too long."""
@@ -132,3 +179,8 @@ class Starters:
                 "starts are held up for over a second; %d threads work on them now",
                 len(self._threads),
             )
+
+
+def _job_of(spec: ProcessSpec) -> str:
+    """Return whose starts wait for one another where one hangs."""
+    return spec.env.get("PYCRON_JOB", spec.tag)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from crond_py.clock import to_ns
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.records import ActiveRun, JobState, Stage
-from crond_py.engine.retention import AT_ONCE, OFTEN, RARELY, Retention
+from crond_py.engine.retention import AT_ONCE, DISTRUST, OFTEN, RARELY, Retention
 from crond_py.errors import LedgerError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Attempt, Cause, Cursor, Outcome, Run, State
@@ -46,10 +47,10 @@ def test_keeps_the_newest_and_removes_the_outputs_of_the_rest() -> None:
     states = {"j": state_of(keep_runs=10)}
     for _ in range(OFTEN - 1):
         retention.note_row("j", NOW)
-    retention.sweep(states, NOW)
+    retention.sweep(states, NOW, 0)
     assert kept(ledger) == 60
     retention.note_row("j", NOW)
-    retention.sweep(states, NOW)
+    retention.sweep(states, NOW, 0)
     assert kept(ledger) == 10
     assert removed == [f"out-{index}" for index in range(50)]
 
@@ -60,7 +61,7 @@ def test_age() -> None:
     fill(ledger, 30)
     retention = Retention(ledger, lambda _: None, NOW - RARELY)
     retention.note_row("j", NOW)
-    retention.sweep({"j": state_of(None, MINUTE * 10)}, NOW)
+    retention.sweep({"j": state_of(None, MINUTE * 10)}, NOW, 0)
     assert kept(ledger) == 10
 
 
@@ -73,7 +74,7 @@ def test_a_little_at_a_time() -> None:
     retention.note_row("j", NOW)
     left = []
     for _ in range(4):
-        retention.sweep(states, NOW)
+        retention.sweep(states, NOW, 0)
         left.append(kept(ledger))
     assert left == [AT_ONCE + 50, 50, 0, 0]
 
@@ -86,11 +87,11 @@ def test_a_ledger_in_trouble_and_a_removed_job_are_survived() -> None:
     ledger.failing = LedgerError("locked")
     retention.note_row("j", NOW)
     retention.note_row("gone", NOW)
-    retention.sweep({"j": state_of(keep_runs=1)}, NOW)
+    retention.sweep({"j": state_of(keep_runs=1)}, NOW, 0)
     ledger.failing = None
     assert kept(ledger) == 5
     retention.note_row("j", NOW + RARELY)
-    retention.sweep({"j": state_of(keep_runs=1)}, NOW + RARELY)
+    retention.sweep({"j": state_of(keep_runs=1)}, NOW + RARELY, 0)
     assert kept(ledger) == 1
 
 
@@ -107,14 +108,29 @@ def test_bytes() -> None:
     state.active.append(ActiveRun(job, run(3), Stage.RETRY))
     state.queued.append(ActiveRun(job, run(5), Stage.SLOT))
     states = {"j": state, "other": state_of(10)}
-    retention.sweep(states, NOW)
+    retention.sweep(states, NOW, 0)
     assert bounds == []
     for name in ("j", "other", "gone"):
         retention.note_row(name, NOW)
-    retention.sweep(states, NOW)
-    retention.sweep(states, NOW)
+    retention.sweep(states, NOW, 0)
+    retention.sweep(states, NOW, 0)
     assert bounds == [KeptOutputs("j", 1000, frozenset({3, 5}), newest=5)]
     state.last = run(9)
     retention.note_row("j", NOW)
-    retention.sweep(states, NOW)
+    retention.sweep(states, NOW, 0)
     assert bounds[1:] == [KeptOutputs("j", 1000, frozenset({3, 5}), newest=9)]
+
+
+def test_a_clock_far_ahead_deletes_nothing_at_once() -> None:
+    """P8: a clock that is wrong for a moment makes no run old; it is looked at again later."""
+    ledger = MemoryLedger()
+    fill(ledger, 30)
+    retention = Retention(ledger, lambda _: None, NOW - RARELY)
+    far, state = NOW + timedelta(days=400), state_of(None, timedelta(days=90))
+    retention.clock_was_set(0)
+    retention.note_row("j", far)
+    retention.sweep({"j": state}, far, 0)
+    assert kept(ledger) == 30
+    retention.note_row("j", far + 2 * RARELY)
+    retention.sweep({"j": state}, far + 2 * RARELY, to_ns(DISTRUST))
+    assert kept(ledger) == 0

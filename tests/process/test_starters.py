@@ -1,0 +1,100 @@
+"""The threads that start processes: a start that hangs holds up its own job, and no other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from crond_py.clock import SystemClock
+from crond_py.ports import AttemptKey, ProcessSpec
+from crond_py.runner.starters import HANGS_AFTER_NS, Starters
+
+PATIENCE_S = 30
+
+
+class SetClock(SystemClock):
+    """The system's clock, which can be moved on."""
+
+    ahead_ns = 0
+
+    def monotonic_ns(self) -> int:
+        """Return the reading, and what it was moved on by."""
+        return super().monotonic_ns() + self.ahead_ns
+
+
+class Bench:
+    """Starters whose starts of the job ``hangs`` last until they are let go."""
+
+    def __init__(self) -> None:
+        self.clock = SetClock()
+        self.begun: queue.Queue[tuple[str, int]] = queue.Queue()
+        self.let_go = threading.Event()
+        self.starters = Starters(self._begin, self.clock, threads=2)
+        self.starters.open()
+
+    def put(self, job: str, number: int) -> AttemptKey:
+        """Ask for a start."""
+        key = AttemptKey(number, 1)
+        spec = ProcessSpec(key, f"x-{number}", ("true",), {"PYCRON_JOB": job}, "/", 0o022, None)
+        self.starters.put(spec)
+        return key
+
+    def next(self) -> tuple[str, int]:
+        """Return which start has begun next."""
+        return self.begun.get(timeout=PATIENCE_S)
+
+    def _begin(self, spec: ProcessSpec) -> None:
+        job = spec.env["PYCRON_JOB"]
+        self.begun.put((job, spec.key.run_id))
+        if job == "hangs":
+            self.let_go.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Give starters, and let everything go in the end."""
+    bench = Bench()
+    yield bench
+    bench.let_go.set()
+    bench.starters.close()
+
+
+def test_a_job_whose_start_hangs_takes_one_thread(bench: Bench) -> None:
+    """P4: however often it is due meanwhile, starts of other jobs find a thread at once."""
+    bench.put("hangs", 1)
+    assert bench.next() == ("hangs", 1)
+    bench.clock.ahead_ns += HANGS_AFTER_NS
+    for number in range(2, 200):
+        bench.put("hangs", number)
+    bench.put("other", 1000)
+    assert bench.next() == ("other", 1000)
+
+
+def test_what_was_put_aside_goes_on_in_its_order(bench: Bench) -> None:
+    """P1: nothing is forgotten: when the start comes back, the next ones of its job begin."""
+    bench.put("hangs", 1)
+    assert bench.next() == ("hangs", 1)
+    bench.clock.ahead_ns += HANGS_AFTER_NS
+    for number in range(2, 6):
+        bench.put("hangs", number)
+    bench.put("other", 1000)
+    bench.next()
+    bench.let_go.set()
+    assert sorted(bench.next() for _ in range(4)) == [("hangs", number) for number in range(2, 6)]
+
+
+def test_what_waits_can_be_taken_back(bench: Bench) -> None:
+    """P6: a start that nobody has begun is not begun any more, wherever it waits."""
+    bench.put("hangs", 1)
+    assert bench.next() == ("hangs", 1)
+    bench.clock.ahead_ns += HANGS_AFTER_NS
+    key = bench.put("hangs", 2)
+    bench.put("other", 3)
+    assert bench.next() == ("other", 3)
+    assert bench.starters.withdraw(key)
+    assert not bench.starters.withdraw(key)
+    assert not bench.starters.withdraw(AttemptKey(1, 1))
+    assert bench.starters.close() == []
