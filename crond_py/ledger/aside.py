@@ -24,6 +24,7 @@ from crond_py.ledger.records import to_attempt, to_cursor, to_set_run
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
 from crond_py.model import Run
+from crond_py.policy import TICK
 from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
 
 log = logging.getLogger("pycron.ledger")
@@ -52,7 +53,7 @@ class Aside:
         self._is_told = False
         self._written = before.applied
         self._copied = before.applied
-        self._place = BEGIN
+        self._first = self._place = BEGIN
 
     @property
     def written(self) -> int:
@@ -73,7 +74,7 @@ class Aside:
         """Go on with what an earlier daemon has left in the journal. Raises LedgerError."""
         for record in records:
             if record.number <= self._copied:
-                self._place = record.place
+                self._first = self._place = record.place
                 continue
             for step in unpack(record.content):
                 self._hold(step, file)
@@ -209,7 +210,7 @@ class Aside:
     def go_on_from(self, applied: int) -> None:
         """Copy to another file, which has the journal's records up to ``applied``."""
         if applied != self._copied:
-            self._copied, self._place = self.before.applied, BEGIN
+            self._copied, self._place = self.before.applied, self._first
 
     # --- asking ---------------------------------------------------------------------------
 
@@ -219,17 +220,37 @@ class Aside:
         return kept if kept is not None else file.run(run_id)
 
     def runs(self, query: RunQuery, file: SqliteLedger) -> list[Run]:
-        """Return the runs that are asked for; all that meet the rest of it are gone through."""
-        everything = replace(query, limit=None, before_id=None)
-        theirs = [run for run in file.runs(everything) if self.memory.run(run.id) is None]
-        found = sorted([*theirs, *self.memory.runs(everything)], key=_age, reverse=True)
-        if query.before_id is not None:
-            before = self.run(query.before_id, file)
-            if before is None:
-                message = f"there is no run {query.before_id} to go on from"
-                raise UnknownNameError(message)
+        """Return the runs that are asked for; of the file no more are read than may be needed."""
+        before = self._run_to_go_on_from(query, file)
+        ours = self.memory.runs(replace(query, limit=None, before_id=None))
+        theirs = file.runs(self._asked_of_file(query, before, file))
+        found = sorted(
+            [*ours, *(run for run in theirs if self.memory.run(run.id) is None)],
+            key=_age,
+            reverse=True,
+        )
+        if before is not None:
             found = [run for run in found if _age(run) < _age(before)]
         return found if query.limit is None else found[: max(0, query.limit)]
+
+    def _run_to_go_on_from(self, query: RunQuery, file: SqliteLedger) -> Run | None:
+        if query.before_id is None:
+            return None
+        before = self.run(query.before_id, file)
+        if before is None:
+            message = f"there is no run {query.before_id} to go on from"
+            raise UnknownNameError(message)
+        return before
+
+    def _asked_of_file(self, query: RunQuery, before: Run | None, file: SqliteLedger) -> RunQuery:
+        if query.limit is not None:
+            # As many of the file's may be left out, as what is in memory is newer.
+            query = replace(query, limit=max(0, query.limit) + self.memory.number_of_runs)
+        if before is not None and file.run(before.id) is None:
+            # The file's runs have smaller ids than what it does not know: of one due they precede.
+            until = before.due + TICK
+            query = replace(query, before_id=None, until=min(query.until or until, until))
+        return query
 
     def last_runs(self, file: SqliteLedger) -> dict[str, Run]:
         """Return each job's newest run that has begun an attempt."""

@@ -78,6 +78,11 @@ class MemoryLedger:
         """The largest id that has been given, or used up by a refusal."""
         return self._content.last_id.get("runs", 0)
 
+    @property
+    def number_of_runs(self) -> int:
+        """How many runs there are."""
+        return len(self._content.runs)
+
     def revert(self) -> None:
         """Undo what was written since the last durable write."""
         for undo in reversed(self._content.unsynced):

@@ -17,15 +17,16 @@ import pytest
 
 from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
 from crond_py.ledger import steps as steps_module
+from crond_py.ledger.aside import AT_ONCE, Aside
 from crond_py.ledger.database import load_migrations
 from crond_py.ledger.journal import Journal
 from crond_py.ledger.journaled import MOST_MENDED, JournaledLedger
-from crond_py.ledger.known import Known
+from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.lock import StateLock
 from crond_py.ledger.opening import journal_file, open_ledger
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
-from crond_py.model import Attempt, Cursor, Outcome, State
+from crond_py.model import Attempt, Cursor, Outcome, Run, State
 from crond_py.ports import RunQuery, SetAttempt, SetCursor, SetRun, Write
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, at, attempted, claim, enter, finish
@@ -148,6 +149,42 @@ def test_an_occurrence_is_claimed_once_all_the_same(
         assert new is not None
     _settle(ledger)
     assert _in_file(path) == ["in-file", "in-journal", "new"]
+
+
+@pytest.mark.parametrize("newest_of", ["file", "journal"])
+def test_the_newest_are_found_without_reading_all(
+    path: Path,
+    open_journaled: OpenJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    newest_of: str,
+) -> None:
+    """P4: however long a history is, what is asked for meanwhile is read of it and little more."""
+    ledger = open_journaled()
+    late = at(0) if newest_of == "journal" else at(900)
+    ids = enter(ledger, *[claim(f"old-{number}", late) for number in range(500)])
+    ledger.write([finish(run_id, at(901)) for run_id in ids], durable=True)
+    read: list[int] = []
+    real = SqliteLedger.runs
+
+    def count(self: SqliteLedger, query: RunQuery) -> list[Run]:
+        found = real(self, query)
+        read.append(len(found))
+        return found
+
+    with _locked(path):
+        ids += enter(ledger, claim("a", at(800)), claim("b", at(801)), claim("c", at(802)))
+        expected = list(reversed(ids))
+        if newest_of == "file":
+            expected = [*expected[3:], *expected[:3]]
+        monkeypatch.setattr(SqliteLedger, "runs", count)
+        page = ledger.runs(RunQuery(limit=2))
+        assert [run.id for run in page] == expected[:2]
+        more = ledger.runs(RunQuery(limit=4, before_id=page[-1].id))
+        assert [run.id for run in more] == expected[2:6]
+        rest = ledger.runs(RunQuery(limit=1, before_id=expected[-2]))
+        assert [run.id for run in rest] == expected[-1:]
+        assert ledger.runs(RunQuery(limit=0)) == []
+    assert max(read) <= 7
 
 
 def test_without_a_journal_writes_wait(path: Path, open_journaled: OpenJournaled) -> None:
@@ -464,6 +501,27 @@ def test_a_file_that_was_put_there_is_left_alone(path: Path, open_journaled: Ope
     assert path.read_bytes() == b"somebody else's"
     assert "was deleted or replaced" in ledger.troubles[0]
     assert [run.job for run in ledger.open_runs()] == ["a", "b"]
+
+
+def test_copied_again_from_where_it_was_begun(path: Path, stack: ExitStack) -> None:
+    """Records that the ledger had before are behind: copying to another begins after them (P1)."""
+    journal = stack.enter_context(closing(Journal.open(journal_file(path))))
+    journal.begin("abcd0123")
+    claims = [claim("known"), *(claim(f"new-{number}") for number in range(AT_ONCE + 1))]
+    for number, each in enumerate(claims, 1):
+        journal.append(number, pack([to_step(each).with_id(number)]), durable=False)
+    known = Remains("abcd0123", {}, [], last_id=1, applied=1)
+    aside = Aside("locked", known, journal)
+    first = stack.enter_context(closing(SqliteLedger.open(path, now=T0)))
+    aside.resume(list(journal.records()), first)
+    assert aside.copy_some(first), "all is copied at once"
+    other = path.with_name("other.db")
+    second = stack.enter_context(closing(SqliteLedger.open(other, now=T0)))
+    second.write_each([], applied=1, last_id=1)
+    aside.go_on_from(second.applied)
+    while aside.copy_some(second):
+        pass
+    assert _in_file(other) == sorted(each.job for each in claims[1:])
 
 
 # --- what is known --------------------------------------------------------------------------------
