@@ -87,7 +87,10 @@ class JournalSink:
         return True
 
     def _wait_for_room(self, connection: socket.socket, on_room: Callable[[], None]) -> None:
-        """Have ``on_room`` called; for as long as the journal hangs a thread waits for that."""
+        """Have ``on_room`` called; for as long as the journal hangs a thread waits for that.
+
+        Raises OSError where no thread is to be had; then nobody waits.
+        """
         with self._lock:
             is_waited_for = bool(self._waiting)
             if on_room not in self._waiting:
@@ -97,16 +100,25 @@ class JournalSink:
         waiter = threading.Thread(
             target=self._wait, args=(connection,), name="pycron-journal", daemon=True
         )
-        waiter.start()
+        try:
+            waiter.start()
+        except RuntimeError as error:  # the system's limit
+            self._take_waiting()
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     def _wait(self, connection: socket.socket) -> None:
-        poll = select.poll()
-        poll.register(connection, select.POLLOUT)
-        poll.poll()
+        # Closed meanwhile: who waits is told all the same, and then finds out what is the matter.
+        with suppress(OSError, ValueError):
+            poll = select.poll()
+            poll.register(connection, select.POLLOUT)
+            poll.poll()
+        for on_room in self._take_waiting():
+            on_room()
+
+    def _take_waiting(self) -> list[Callable[[], None]]:
         with self._lock:
             waiting, self._waiting = self._waiting, []
-        for on_room in waiting:
-            on_room()
+        return waiting
 
     def _has_failed(self, error: OSError) -> None:
         """Say what is the matter, once until it works again; the next lines are tried anew."""

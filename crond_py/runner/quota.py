@@ -83,8 +83,10 @@ class Quota:
 
 
 def _files_in(directory: Path, beyond: frozenset[int], newest: int) -> list[_File]:
-    """Return the outputs that are there; of runs after ``newest``, those with an
-    inode of ``beyond`` are old."""
+    """Return the files that are there.
+
+    Those of runs after ``newest`` that have an inode of ``beyond`` are an earlier ledger's.
+    """
     files = []
     with os.scandir(directory) as entries:
         for entry in entries:

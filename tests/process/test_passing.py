@@ -7,7 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -351,6 +351,57 @@ def test_a_journal_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
         assert sink.offer(PrintedLines("backup", KEY, ("next",)), has_room.set) == 1
         assert reader.recv(65536).endswith(b"MESSAGE=next\n")
         sink.close()
+
+
+def test_the_journal_is_waited_for_again_after_there_was_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P8: while there is no thread to wait with, lines are let go, which is said; then no more."""
+    path = tmp_path / "journal"
+    has_room = threading.Event()
+    printed = PrintedLines("backup", KEY, tuple(map(str, range(100_000))))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reader:
+        reader.bind(str(path))
+        reader.setblocking(False)
+        sink = JournalSink(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", _no_thread)
+            assert sink.offer(printed, has_room.set) == len(printed.lines)
+        assert "not passed on to the journal" in caplog.text
+        assert "no new thread" in caplog.text
+        assert sink.offer(printed, has_room.set) < len(printed.lines)
+        with suppress(BlockingIOError):
+            while reader.recv(65536):
+                pass
+        assert has_room.wait(PATIENCE_S)
+        sink.close()
+
+
+def _no_thread(_thread: threading.Thread) -> None:
+    raise RuntimeError("no new thread")
+
+
+def test_who_waits_for_a_socket_that_is_closed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: else nobody would ever wait for the journal again."""
+    path = tmp_path / "journal"
+    has_room = threading.Event()
+    held: list[threading.Thread] = []
+
+    def hold(thread: threading.Thread) -> None:
+        held.append(thread)
+
+    printed = PrintedLines("backup", KEY, tuple(map(str, range(100_000))))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reader:
+        reader.bind(str(path))
+        sink = JournalSink(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", hold)
+            assert sink.offer(printed, has_room.set) < len(printed.lines)
+        sink.close()
+        held[0].start()
+        assert has_room.wait(PATIENCE_S)
 
 
 def test_without_a_journal_the_file_has_it_all(
