@@ -364,6 +364,7 @@ class Survivor:
     """A process of an earlier daemon that still runs.
 
     ``leader``: it leads its session, so it is the process that was started, not a descendant.
+    ``uid`` is its real user's, None where that is not known: marks can be had by anybody.
     """
 
     tag: str
@@ -371,6 +372,7 @@ class Survivor:
     pid: int
     start_ticks: int
     leader: bool
+    uid: int | None = None
 
 
 class Processes(Protocol):

@@ -29,6 +29,8 @@ class Child:
     ``members`` are descendants
     under watch by their pidfds, each with its pid and start; ``unwatched`` are those for which no
     descriptor was left, start by pid; ``spared`` those that we may not signal, likewise.
+    ``users`` are those whose processes are believed when they show the run's marks, as every local
+    user can read and take these; None: all are.
     ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
     """
 
@@ -39,6 +41,7 @@ class Child:
     pidfd: int | None
     is_own: bool
     is_adopted: bool = False
+    users: frozenset[int] | None = None
     leftovers: Leftovers = Leftovers.LEAVE
     memory_floor_kb: int = 0
     stop: signal.Signals | None = None
@@ -58,7 +61,12 @@ class Child:
     def root(self) -> Root:
         """Return where its tree begins."""
         return Root(
-            self.pid, self.start_ticks or 0, self.tag, self.key.number, is_pinned=self.is_own
+            self.pid,
+            self.start_ticks or 0,
+            self.tag,
+            self.key.number,
+            is_pinned=self.is_own,
+            users=self.users,
         )
 
     @property

@@ -21,6 +21,7 @@ class Root(NamedTuple):
 
     ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
     a session and a process group, cannot mean anybody else. ``pid`` 0: there is no leader.
+    ``users``: whose processes are believed when they show the marks; None: everybody's.
     """
 
     pid: int
@@ -28,6 +29,7 @@ class Root(NamedTuple):
     tag: str
     attempt: int
     is_pinned: bool
+    users: frozenset[int] | None = None
 
 
 def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -> list[Process]:
@@ -54,7 +56,9 @@ def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -
     members.update(
         pid
         for pid in candidates
-        if pid not in members and snapshot.marks(pid).name(root.tag, root.attempt)
+        if pid not in members
+        and snapshot.marks(pid).name(root.tag, root.attempt)
+        and (root.users is None or snapshot.owner(pid) in root.users)
     )
     members = _close(snapshot, candidates, members)
     if leader_is_there:

@@ -7,10 +7,12 @@ them all, ``ender`` ends their trees. This file knows what has been asked for an
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from crond_py.errors import CannotStartError
 from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
     AttemptKey,
@@ -24,6 +26,7 @@ from crond_py.ports import (
     Survivor,
 )
 from crond_py.runner import pidfds, proctree
+from crond_py.runner.accounts import find_account
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
 from crond_py.runner.signals import stop_ignoring_signals
@@ -129,6 +132,7 @@ class ProcessRunner:
             pidfd=pidfd,
             is_own=False,
             is_adopted=True,
+            users=_users_with(survivor.uid),
             leftovers=spec.leftovers,
         )
         return self._keep(spec, is_watched=lambda: self._supervisor.watch(child))
@@ -136,9 +140,12 @@ class ProcessRunner:
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
 
-        Ended comes when all of it is gone; how the attempt ended nobody can tell.
+        Ended comes when all of it is gone; how the attempt ended nobody can tell. What belongs to
+        a user who cannot have to do with the run is no part of it, whatever marks it shows.
         """
-        held = [(self._hold(survivor), survivor) for survivor in survivors]
+        users = _users_with(_find_uid(spec))
+        believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
+        held = [(self._hold(survivor), survivor) for survivor in believed]
         members = {fd: (s.pid, s.start_ticks) for fd, s in held if fd is not None}
         if not members:
             return False
@@ -150,6 +157,7 @@ class ProcessRunner:
             pidfd=None,
             is_own=False,
             is_adopted=True,
+            users=users,
             has_ended=True,
             exit=Exit(),
         )
@@ -217,6 +225,7 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
+            users=_users_with(_uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
@@ -241,3 +250,26 @@ class ProcessRunner:
             self._report(event)
         except Exception:  # a fault in one report must not end the thread that watches all
             log.exception("%s of run %d was not taken", type(event).__name__, event.key.run_id)
+
+
+def _users_with(uid: int | None) -> frozenset[int] | None:
+    """Return whose processes may belong to a run of a user; None, not known: everybody's."""
+    return None if uid is None else proctree.trusted_users() | {uid}
+
+
+def _uid_of(spec: ProcessSpec, pid: int) -> int | None:
+    """Return the user of a process that was just started by a spec."""
+    if spec.user is None:
+        return os.geteuid()
+    try:
+        return proctree.owner_of(pid)  # looked up already, and a directory service may be slow
+    except OSError:  # no descriptor to read it with
+        return None
+
+
+def _find_uid(spec: ProcessSpec) -> int | None:
+    """Return the user that a spec names, None where nobody knows that user at the moment."""
+    try:
+        return find_account(spec.user).uid
+    except CannotStartError:
+        return None

@@ -138,14 +138,28 @@ class Snapshot:
             self._marks[pid] = read_marks(pid)
         return self._marks[pid]
 
+    def owner(self, pid: int) -> int | None:
+        """Return the real user id of a process as it is now, None where it is gone."""
+        return owner_of(pid)
+
+
+def trusted_users() -> frozenset[int]:
+    """Return whose processes may belong to any of our runs: root's and our own.
+
+    To others no run of ours belongs, or we are root and the run's own user has to be asked for.
+    """
+    return frozenset({0, os.geteuid()})
+
 
 def find_survivors(identity: str) -> list[Survivor]:
     """Return the processes whose marks name an attempt of the ledger of that ``identity``.
 
     A descendant may have a session of its own; of one attempt's processes that lead a session,
-    the one that started first is taken for its leader.
+    the one that started first is taken for its leader. Where no run of ours can be of another
+    user, processes of others are none; else that is for who knows the run to say.
     """
     me = os.getpid()
+    trusted = None if os.geteuid() == 0 else trusted_users()
     found: list[Survivor] = []
     leaders: set[tuple[str, int]] = set()
     snapshot = Snapshot.take()
@@ -155,11 +169,14 @@ def find_survivors(identity: str) -> list[Survivor]:
         attempt = snapshot.marks(process.pid).attempt_of(identity)
         if attempt is None:
             continue
+        uid = snapshot.owner(process.pid)
+        if trusted is not None and uid not in trusted:
+            continue
         is_leader = process.session == process.pid and attempt not in leaders
         if is_leader:
             leaders.add(attempt)
         found.append(
-            Survivor(*attempt, pid=process.pid, start_ticks=process.start_ticks, leader=is_leader)
+            Survivor(*attempt, process.pid, process.start_ticks, leader=is_leader, uid=uid)
         )
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,7 +39,8 @@ def _survivor(harness: Harness, command: str) -> Iterator[Survivor]:
         pid, ticks = map(int, daemon.stdout.readline().split())
         daemon.kill()
     survivors = [s for s in harness.runner.survivors(harness.identity) if s.leader]
-    assert survivors == [Survivor(f"{harness.identity}-1", 3, pid, ticks, leader=True)]
+    expected = Survivor(f"{harness.identity}-1", 3, pid, ticks, leader=True, uid=os.getuid())
+    assert survivors == [expected]
     yield survivors[0]
 
 
@@ -341,6 +343,7 @@ def test_what_an_adopted_run_leaves_is_told(harness: Harness) -> None:
     gate = harness.fifo("gate")
     with _survivor(harness, f"setsid sleep 999 & read x <{gate}; exit 0") as survivor:
         assert harness.runner.adopt(replace(SPEC, tag=survivor.tag), survivor)
+        _sleepers(harness, 1)
         gate.write_text("go\n")
         note = harness.ended(KEY).note
         (left,) = harness.leftovers()
@@ -362,3 +365,67 @@ def test_what_an_adopted_run_leaves_is_ended_where_its_spec_says_so(harness: Har
         harness.runner.stop(KEY, force=False)
         assert harness.ended(KEY).exit == left.exit
         assert harness.leftovers() == []
+
+
+@contextmanager
+def _stranger(tag: str, attempt: int = KEY.number) -> Iterator[int]:
+    """Have a process of another user that has taken on the marks of a run; its pid."""
+    stranger = subprocess.Popen(
+        ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "echo up; exec sleep 999"],
+        env={"PATH": os.environ["PATH"], "PYCRON_RUN_ID": tag, "PYCRON_ATTEMPT": str(attempt)},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert stranger.stdout is not None
+    with stranger:
+        stranger.stdout.readline()
+        yield stranger.pid
+        assert stranger.poll() is None, "it is nobody's business"
+        stranger.kill()
+
+
+needs_strangers = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+
+
+@needs_strangers
+def test_a_stranger_with_the_marks_of_a_run_is_no_rest_of_it(harness: Harness) -> None:
+    """Marks can be forged by anybody: a stranger does not keep a run going (P5)."""
+    spec = replace(SPEC, tag=f"{harness.identity}-17")
+    with _stranger(spec.tag) as pid:
+        (survivor,) = harness.runner.survivors(harness.identity)
+        assert (survivor.pid, survivor.uid) == (pid, 65534)
+        assert not harness.runner.adopt_rest(spec, [survivor])
+        # Of its own user's run it is one.
+        assert harness.runner.adopt_rest(replace(spec, user="65534"), [survivor])
+
+
+@needs_strangers
+def test_a_stranger_with_the_marks_of_a_run_is_not_ended_with_it(harness: Harness) -> None:
+    """A stop ends no process of a user who has nothing to do with the run (P6)."""
+    with (
+        _survivor(harness, "sleep 999; true") as survivor,
+        _stranger(survivor.tag),
+    ):
+        assert harness.runner.adopt(replace(SPEC, tag=survivor.tag), survivor)
+        own = harness.start("sleep 998; true")
+        harness.started(own)
+        with _stranger(f"{harness.identity}-{own.run_id}", own.number):
+            for key in (KEY, own):
+                harness.runner.stop(key, force=True)
+                assert harness.ended(key).note == ""
+
+
+@needs_strangers
+def test_to_others_than_root_no_stranger_is_a_survivor(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pycron that is not root's has no run with a process of yet another user (P5)."""
+    tag = f"{harness.identity}-17"
+    with _stranger(tag) as pid:
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        assert harness.runner.survivors(harness.identity) == []
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+        assert [survivor.pid for survivor in harness.runner.survivors(harness.identity)] == [pid]
+        monkeypatch.undo()

@@ -196,6 +196,28 @@ def test_a_process_whose_first_thread_has_left_is_no_zombie(harness: Harness) ->
     assert harness.ended(key).exit.signal == 9
 
 
+OWNERS = {
+    "everybody's": (None, [101, 102, 103, 104]),
+    "root's and one user's": (frozenset({0, 7}), [101, 102, 104]),
+    "root's": (frozenset({0}), [101, 104]),
+}
+
+
+@pytest.mark.parametrize(("users", "expected"), OWNERS.values(), ids=OWNERS.keys())
+def test_marks_count_by_whose_process_shows_them(
+    users: frozenset[int] | None, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that descends from nothing of ours is not believed if a stranger owns it (P6)."""
+    owners = {101: 0, 102: 7, 103: 8, 104: 8}
+    monkeypatch.setattr(proctree, "owner_of", owners.get)
+    shown = [_process(pid, 1, pid, 5001) for pid in (101, 102, 103)]
+    own = _process(104, 100, 104, 5001)  # by its parent, whoever it has become
+    tags = {101: "k-1", 102: "k-1", 103: "k-1", 104: "k-1"}
+    snapshot = FakeSnapshot(LEADER, *shown, own, tags=tags)
+    found = find_descendants(snapshot, ROOT._replace(users=users), {})
+    assert [process.pid for process in found] == expected
+
+
 def test_there_is_no_such_process() -> None:
     """A pid that nobody has is None, not an error."""
     gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
