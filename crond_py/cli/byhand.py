@@ -7,7 +7,7 @@ import pwd
 import secrets
 
 from crond_py.cli import say
-from crond_py.cli.names import no_such_job
+from crond_py.cli.names import crontab_in_force, no_such_job
 from crond_py.clock import SystemClock
 from crond_py.crontab import load_crontab
 from crond_py.crontab.model import Job
@@ -17,11 +17,15 @@ from crond_py.places import Places
 from crond_py.ports import ProcessSpec
 
 
-def find_job(name: str, places: Places) -> Job:
-    """Return a job of the crontab. Raises UnknownNameError with the nearest one."""
-    jobs = load_crontab(places.crontab).jobs
+def find_job(name: str, places: Places, option: str | None) -> Job:
+    """Return a job of the crontab that is named, or that the running daemon has.
+
+    ``option`` is the value of ``--crontab``. Raises UnknownNameError with the nearest one.
+    """
+    crontab = crontab_in_force(places, option)
+    jobs = load_crontab(crontab).jobs
     if name not in jobs:
-        raise no_such_job(name, jobs, places.crontab)
+        raise no_such_job(name, jobs, crontab)
     return jobs[name]
 
 

@@ -47,7 +47,7 @@ def command(
     if null and as_json:
         raise UsageError("give --null or --json, not both")
     places = places_of(crontab, state_dir)
-    found = find_job(job, places)
+    found = find_job(job, places, crontab)
     note_other_user(found, places)
     spec = spec_of(found, places)
     setting = resolve(spec)

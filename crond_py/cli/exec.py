@@ -44,7 +44,7 @@ def command(
     where it timed out, 126 or 127 where it could not be started.
     """
     places = places_of(crontab, state_dir)
-    found = find_job(job, places)
+    found = find_job(job, places, crontab)
     note_other_user(found, places)
     spec = spec_of(found, places)
     say.flush()
