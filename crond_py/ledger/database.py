@@ -188,9 +188,10 @@ def schema_version(connection: sqlite3.Connection, path: Path, newest: int) -> i
 
     Raises LedgerCorruptError where it is not a ledger, or one from a newer pycron.
     """
+    # In this order: where another begins it meanwhile, whoever sees its tables sees its mark.
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if not tables and not version and not application:
         return 0
     if application != APPLICATION_ID:

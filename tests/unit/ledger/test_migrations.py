@@ -7,12 +7,13 @@ import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger import reader as reader_module
-from crond_py.ledger.database import Migration, connect, load_migrations, migrate
+from crond_py.ledger.database import Migration, connect, load_migrations, migrate, schema_version
 from crond_py.ledger.opening import open_ledger as open_ledger_of_daemon
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.model import Attempt
@@ -147,6 +148,30 @@ def test_two_may_begin_it_at_once(path: Path) -> None:
         thread.join()
     assert len(identities) == 4
     assert len(set(identities)) == 1
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_one_that_is_begun_while_it_is_looked_at(path: Path, open_ledger: Open, after: int) -> None:
+    """Whoever looks at a ledger just as another begins it does not take it for a stranger's."""
+    path.touch()
+    with closing(sqlite3.connect(path)) as connection:
+        looked = 0
+
+        class Late:
+            """The connection, but that another is quicker at one statement."""
+
+            def execute(self, statement: str) -> sqlite3.Cursor:
+                nonlocal looked
+                found = connection.execute(statement)
+                looked += 1
+                if looked == after:
+                    found = connection.execute(f"SELECT {found.fetchone()[0]}")
+                    open_ledger(path).close()
+                return found
+
+        newest = STEPS[-1].number
+        late: Any = Late()
+        assert schema_version(late, path, newest) in {0, newest}
 
 
 # --- refusals ---------------------------------------------------------------------------------
