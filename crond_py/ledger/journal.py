@@ -4,12 +4,13 @@ Not responsible for what is written or when; it keeps records, each whole or not
 them back in order. Its room is taken from the disk beforehand, so that it can be written when
 there is none left; where there is room it may grow.
 
-The file is a block with the name of the ledger it belongs to, and then records, one behind the
-other: a mark, the record's number, the length and a checksum (CRC-32) of the content, the content.
-Numbers go up by one and never come again, and the ledger keeps the number of the last one that it
-has taken. So nothing needs to be removed: the next trouble writes from the beginning again, and
-what is left of old records behind its last one is told by its number. A record that a crash tore
-has not the sum that it says, and ends the journal like empty space.
+The file is a block with the name of the ledger it belongs to and a salt, and then records, one
+behind the other: a mark, the record's number, the length and a checksum (CRC-32) of salt, number
+and content, the content. Numbers go up by one, and the ledger keeps the number of the last one that
+it has taken. Nothing needs to be removed: the next trouble writes from the beginning again, with
+another salt, and what is left of old records behind its last one is told by its sum, also where a
+ledger that was put back from a copy makes numbers come again. A record that a crash tore has not
+the sum that it says, and ends the journal like empty space.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class Record:
 class Journal:
     """An open journal. Made by ``open``; one thread at a time."""
 
-    def __init__(self, path: Path, descriptor: int, identity: str) -> None:
+    def __init__(self, path: Path, descriptor: int, identity: str, salt: bytes) -> None:
         self._path = path
         self._descriptor = descriptor
         self._identity = identity
+        self._salt = salt
         self._end = BEGIN
 
     @classmethod
@@ -68,7 +70,7 @@ class Journal:
         """Open the journal at ``path``, which is made where it is not. Raises LedgerError."""
         descriptor = _open(path)
         try:
-            return cls(path, descriptor, _read_identity(path, descriptor))
+            return cls(path, descriptor, *_read_title(path, descriptor))
         except BaseException:
             os.close(descriptor)
             raise
@@ -88,16 +90,15 @@ class Journal:
 
         Where the disk has not so much to spare, it takes less.
         """
+        salt = os.urandom(8).hex().encode("ascii")
+        block = b"\n".join((_TITLE.rstrip(), identity.encode("ascii"), salt, b""))
         try:
+            _write(self._descriptor, block.ljust(2 * BEGIN, b"\0"), 0)
+            self._identity, self._salt, self._end = identity, salt, BEGIN
             _take_room(self._descriptor)
-            if identity != self._identity:
-                block = (_TITLE + identity.encode("ascii") + b"\n").ljust(2 * BEGIN, b"\0")
-                _write(self._descriptor, block, 0)
-                os.fdatasync(self._descriptor)
+            os.fdatasync(self._descriptor)
         except OSError as error:
             raise _error(self._path, "cannot be begun", error) from error
-        self._identity = identity
-        self._end = BEGIN
 
     def records(self) -> Iterator[Record]:
         """Yield the records that are there, from the beginning of the file.
@@ -123,7 +124,7 @@ class Journal:
             content = os.pread(self._descriptor, length, place + _HEAD.size)
         except OSError as error:
             raise _error(self._path, "cannot be read", error) from error
-        if len(content) != length or _checksum(found, content) != checksum:
+        if len(content) != length or self._checksum(found, content) != checksum:
             return None
         return Record(found, content, place + _HEAD.size + length)
 
@@ -132,7 +133,7 @@ class Journal:
 
         With ``durable`` it survives a power cut, and all before it do.
         """
-        head = _HEAD.pack(_MARK, number, len(content), _checksum(number, content))
+        head = _HEAD.pack(_MARK, number, len(content), self._checksum(number, content))
         after = self._end + len(head) + len(content)
         if after > LARGEST_BYTES:
             raise LedgerError(f"the journal {self._path} is full ({LARGEST_BYTES} bytes)")
@@ -147,11 +148,14 @@ class Journal:
             raise _error(self._path, "cannot be written", error) from error
         self._end = after
 
+    def _checksum(self, number: int, content: bytes) -> int:
+        return zlib.crc32(content, zlib.crc32(self._salt + number.to_bytes(8, "little")))
+
     def clear(self) -> None:
         """Write from the beginning again: the ledger has it all.
 
         The ledger knows that, so the old records need not be gone; but a ledger that is lost
-        later should not be given them.
+        later should not be given them. ``begin`` sees to the others behind the first.
         """
         self._end = BEGIN
         self._wipe(BEGIN)
@@ -170,7 +174,7 @@ class Journal:
         """Go on in a new, empty file, where the old one is not in its place. Raises LedgerError."""
         descriptor = _open(self._path)
         os.close(self._descriptor)
-        self._descriptor, self._identity, self._end = descriptor, "", BEGIN
+        self._descriptor, self._identity, self._salt, self._end = descriptor, "", b"", BEGIN
 
     def _wipe(self, place: int) -> None:
         with suppress(OSError):
@@ -204,7 +208,8 @@ def _open(path: Path) -> int:
         raise _error(path, "cannot be opened", error) from error
 
 
-def _read_identity(path: Path, descriptor: int) -> str:
+def _read_title(path: Path, descriptor: int) -> tuple[str, bytes]:
+    """Return the ledger's name and the salt; an older pycron's journal has no salt."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise LedgerError(f"the journal {path} cannot be used: it is not a file; move it aside")
     try:
@@ -212,10 +217,11 @@ def _read_identity(path: Path, descriptor: int) -> str:
     except OSError as error:
         raise _error(path, "cannot be read", error) from error
     title, line, rest = block.partition(b"\n")
-    identity = rest.partition(b"\n")[0]
+    identity, _, rest = rest.partition(b"\n")
     if title + line != _TITLE or not identity.isalnum():
-        return ""
-    return identity.decode("ascii", "replace")
+        return "", b""
+    salt = rest.partition(b"\n")[0]
+    return identity.decode("ascii", "replace"), salt if salt.isalnum() else b""
 
 
 def _take_room(descriptor: int) -> None:
@@ -240,10 +246,6 @@ def _write(descriptor: int, content: bytes, place: int) -> None:
         written = os.pwrite(descriptor, view, place)
         view = view[written:]
         place += written
-
-
-def _checksum(number: int, content: bytes) -> int:
-    return zlib.crc32(content, zlib.crc32(number.to_bytes(8, "little")))
 
 
 def _error(path: Path, what: str, error: OSError) -> LedgerError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import subprocess
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -95,6 +97,35 @@ def test_old_records_behind_new_ones_are_none(journal: Journal, file: Path) -> N
     assert _found(file) == []
     _append(journal, 4, b"ddddd")
     assert _found(file) == [(4, b"ddddd")]
+
+
+def test_old_records_do_not_come_again_with_their_numbers(journal: Journal, file: Path) -> None:
+    """Where a ledger was put back from a copy its numbers come again, its old records not (P2)."""
+    _append(journal, 1, b"aaaaa", b"bbbbb", b"ccccc")
+    journal.clear()
+    journal.begin("abcd0123")
+    assert _found(file) == []
+    _append(journal, 1, b"AAAAA")
+    assert _found(file) == [(1, b"AAAAA")]
+    with closing(Journal.open(file)) as other:
+        other.begin("abcd0123")
+        _append(other, 1, b"x" * 5)
+    assert _found(file) == [(1, b"xxxxx")]
+
+
+def test_an_older_pycrons_journal_has_no_salt(file: Path) -> None:
+    """What a pycron has left that knew no salt is read, and ends with the next beginning (P1)."""
+    content = b"what it left"
+    checksum = zlib.crc32(content, zlib.crc32((7).to_bytes(8, "little")))
+    record = struct.pack("<4sQII", b"PYJ1", 7, len(content), checksum) + content
+    file.write_bytes(b"pycron journal 1\nabcd0123\n".ljust(BEGIN, b"\0") + record)
+    assert _found(file) == [(7, content)]
+    with closing(Journal.open(file)) as journal:
+        list(journal.records())
+        journal.append(8, b"and more", durable=True)
+        assert _found(file) == [(7, content), (8, b"and more")]
+        journal.begin("abcd0123")
+    assert _found(file) == []
 
 
 def test_what_failed_is_not_there(

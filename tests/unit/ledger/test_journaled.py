@@ -187,6 +187,19 @@ def test_the_newest_are_found_without_reading_all(
     assert max(read) <= 7
 
 
+def test_what_was_changed_meanwhile_takes_no_place(
+    path: Path, open_journaled: OpenJournaled
+) -> None:
+    """A run that the file still lists, but that is otherwise by now, is none of those asked for."""
+    ledger = open_journaled()
+    ids = enter(ledger, *[claim("a", at(number)) for number in range(3)])
+    ledger.write([finish(run_id, at(9)) for run_id in ids], durable=True)
+    with _locked(path):
+        ledger.write([SetRun(ids[2], State.RUNNING)], durable=True)
+        done = RunQuery(states=frozenset({State.DONE}), limit=1)
+        assert [run.id for run in ledger.runs(done)] == [ids[1]]
+
+
 def test_without_a_journal_writes_wait(path: Path, open_journaled: OpenJournaled) -> None:
     """Where the journal cannot be opened that is said, and writes fail while the file does (P8)."""
     journal_file(path).mkdir()
