@@ -14,6 +14,7 @@ was first seen is over.
 Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
 a member of a tree. An orphan without any mark belongs to the one run that can have brought it
 forth, if there is but one: a run that was there when the orphan was met, and began before it.
+Not so where we are pid 1: there, what others have started in our container comes to us, too.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ def _find_owner(
     for key, child in able:
         if child is not None and child.has_marked(process, marks):
             return key
-    return able[0][0] if len(able) == 1 and marks == Marks() else None
+    may_be_others = os.getpid() == 1
+    return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
 
 
 def _still_lives(pid: int) -> bool:

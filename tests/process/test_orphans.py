@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -100,6 +101,27 @@ def test_a_child_that_another_thread_has_started_is_no_orphan(others: list[Child
         assert Orphans(lambda: others).look() == []
         assert not _is_reaped(child)
     os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("me", [os.getpid(), 1], ids=["subreaper", "pid one"])
+def test_an_orphan_without_a_mark_is_the_only_runs_unless_we_are_pid_one(
+    others: list[Child], monkeypatch: pytest.MonkeyPatch, me: int
+) -> None:
+    """To pid 1 comes what anybody has started in the container: no run's stop ends it (P6)."""
+    for other in others:
+        other.start_ticks = 1 << 60  # too late to have brought anything forth
+    only = _job(1 << 23)
+    orphans = Orphans(lambda: [only, *others])
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    try:
+        (orphan,) = orphans.look()
+        assert orphan.pid == pid
+        monkeypatch.setattr(os, "getpid", lambda: me)
+        assert list(orphans.of(only)) == ([] if me == 1 else [pid])
+        monkeypatch.undo()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[Child]) -> None:
