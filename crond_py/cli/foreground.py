@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -28,6 +28,7 @@ from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import format_duration
 
 TIMED_OUT: Final = 124  # as timeout(1) has it
+_UNKNOWN: Final = 1
 _KILLED_BY: Final = 128  # as a shell has it
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -47,7 +48,8 @@ class _Foreground:
 
     def __init__(self, job: Job, spec: ProcessSpec, inbox: Inbox) -> None:
         self._job = job
-        self._spec = spec
+        # The output goes to the streams. A file that the spec names is that of a recorded run.
+        self._spec = replace(spec, output=None)
         self._inbox = inbox
         self._clock = SystemClock()
         self._timers = Dispatcher(self._clock, self._deliver)
@@ -113,7 +115,10 @@ class _Foreground:
             return TIMED_OUT
         if ended.exit.signal is not None:
             return _KILLED_BY + ended.exit.signal
-        return ended.exit.code or 0
+        if ended.exit.code is None:
+            _tell("how the command has ended is not known")
+            return _UNKNOWN
+        return ended.exit.code
 
 
 def run_in_foreground(job: Job, spec: ProcessSpec) -> int:

@@ -229,7 +229,8 @@ class ProcessRunner:
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
-        self._keeper.add(spec)
+        if self._streams is None:  # else its file, if it names one, has nothing of this process
+            self._keeper.add(spec)
         self._tell(Started(spec.key, spawned.pid, ticks, started_at, spawned.note))
         try:
             self._supervisor.watch(child)

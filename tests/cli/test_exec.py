@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.cli.foreground import _Foreground
+from crond_py.clock import SystemClock
+from crond_py.crontab import load_crontab
+from crond_py.inbox import Inbox
+from crond_py.model import Exit
+from crond_py.ports import AttemptKey, Ended, ProcessSpec
+from crond_py.runner.output import output_path
 from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
 from tests.cli.running import running
 from tests.support.daemon import processes_with
@@ -176,6 +184,22 @@ def test_output_is_written_where_it_was_asked_for(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.stderr) == (b"a\x1b[0m\xff", b"b")
     assert not (tmp_path / "state").exists()
+
+
+def test_the_outputs_of_recorded_runs_are_left_alone(tmp_path: Path) -> None:
+    """A file that a run has whose number is by chance the same stays as it is."""
+    env = crontab(tmp_path, 'job]\ncommand = "printf new"\noutput_limit = "4K"')
+    # A shell has the number that the program has after it.
+    run = f"""
+        output={shlex.quote(str(output_path(tmp_path / "state", "job", 0, 1)))}
+        output=$(dirname "$output")/$$-1.log
+        mkdir -p "$(dirname "$output")" && yes old | head -c 100000 >"$output"
+        exec {shlex.join(PYCRON)} exec job
+    """
+    done = subprocess.run(["sh", "-c", run], env=env, capture_output=True, check=True, timeout=60)
+    (kept,) = (tmp_path / "state").rglob("*-1.log")
+    assert done.stdout == b"new"
+    assert kept.read_bytes() == b"old\n" * 25_000
 
 
 @pytest.mark.parametrize("command", ["exec", "env"])
@@ -392,3 +416,20 @@ def test_env_tells_why_a_run_could_not_start(tmp_path: Path) -> None:
     assert json.loads(pycron("env", "a", "--json", env=env).stdout)["fault"] == reason
     done = pycron("env", "b", env=env, check=126)
     assert done.stderr == "pycron: env_file /no/such: no such file or directory (ENOENT)\n"
+
+
+ENDS = [(Exit(code=0), 0), (Exit(code=7), 7), (Exit(signal=9), 137), (Exit(), 1)]
+
+
+@pytest.mark.parametrize(("end", "status"), ENDS)
+def test_an_end_that_nobody_knows_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: Exit, status: int
+) -> None:
+    """Where the kernel has not told how the command ended, the exit code says that it failed."""
+    crontab(tmp_path, 'job]\ncommand = "true"')
+    job = load_crontab(tmp_path / "crontab.toml").jobs["job"]
+    key = AttemptKey(1, 1)
+    foreground = _Foreground(job, ProcessSpec(key, "x-1", ("true",), {}, "/", 0, None), Inbox())
+    assert foreground._attend(Ended(key, end, SystemClock().now())) == status
+    foreground._runner.close()
+    assert ("is not known" in capsys.readouterr().err) is (end == Exit())
