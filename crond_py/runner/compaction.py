@@ -130,12 +130,13 @@ def _kept(source: int, size: int, limit_bytes: int) -> tuple[int, int]:
     """
     head = limit_bytes // 2
     tail = size - (limit_bytes - head)
-    ranges = list(data_ranges(source))
-    if not ranges:
+    first = next(data_ranges(source), None)
+    if first is None:
         return 0, size
-    first_begin, first_end = ranges[0]
-    head = min(head, first_end) if first_begin == 0 else 0
-    return head, max(tail, ranges[-1][0], head)
+    head = min(head, first[1]) if first[0] == 0 else 0
+    for begin, _ in data_ranges(source, tail):
+        tail = begin
+    return head, max(tail, head)
 
 
 def _copy(source: int, begin: int, end: int, target: int) -> None:

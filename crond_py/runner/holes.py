@@ -76,9 +76,11 @@ def read_on(descriptor: int, offset: int, most: int) -> Stretch:
             return Stretch(begin, data[: hole - begin], is_cut=True)
 
 
-def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield where the file's data begins and ends, hole after hole."""
-    offset = 0
+def data_ranges(descriptor: int, offset: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where the file's data begins and ends from ``offset`` on, hole after hole.
+
+    A job can make holes in its output, too, so there may be very many: do not gather them all.
+    """
     while (begin := _next(descriptor, offset, os.SEEK_DATA)) is not None:
         offset = _next(descriptor, begin, os.SEEK_HOLE) or begin
         if offset > begin:

@@ -15,13 +15,19 @@ import errno
 import hashlib
 import os
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, read_on
+
+MOST_STRETCHES: Final = 1 << 16
+"""How many stretches of data between holes are looked back at."""
 
 _DIRECTORY = "output"
 _SUFFIX = ".log"
@@ -247,14 +253,16 @@ class Reading:
 def find_last_lines(descriptor: int, size: int, count: int) -> int:
     """Return where the last ``count`` lines begin. A last line may lack its newline.
 
-    What is left out counts as the one line that is shown for it.
+    What is left out counts as the one line that is shown for it. Where a job has made more than
+    ``MOST_STRETCHES`` holes, no line before that many of them is looked for.
     """
     if count <= 0:
         return size
     end = size
-    for begin, stop in reversed(list(data_ranges(descriptor))):
-        if begin >= size:
-            continue
+    ranges = takewhile(lambda stretch: stretch[0] < size, data_ranges(descriptor))
+    # Each has a line at least, so no more of them are needed than lines are.
+    last = deque(ranges, maxlen=min(count, MOST_STRETCHES))
+    for begin, stop in reversed(last):
         if stop < end:
             count -= 1
             if count == 0:
@@ -266,7 +274,7 @@ def find_last_lines(descriptor: int, size: int, count: int) -> int:
         end = begin
         if count == 0:
             return begin
-    return 0
+    return end if len(last) == MOST_STRETCHES else 0
 
 
 def _count_back(descriptor: int, begin: int, end: int, most: int) -> tuple[int, int]:

@@ -10,8 +10,9 @@ few short system calls:
     its process has ended --> once nobody can write any more it is compacted (``compaction``) and
                               forgotten; what is left behind is looked after for as long as it can
 
-On failure: where the kernel cannot watch, a file is looked at when its process ends; where the
-file system makes no holes, it is compacted then. Each is said once.
+On failure: where the kernel cannot watch, a file is looked at when its process ends, and what is
+left behind writes unseen; where the file system makes no holes, it is compacted then. Each is said
+once.
 """
 
 from __future__ import annotations
@@ -254,16 +255,14 @@ class Upkeep:
     # --- watching -------------------------------------------------------------------------
 
     def _arm(self, kept: Kept) -> None:
-        """Have the kernel tell the next change, and look again if there has been one by now."""
-        if self._inotify is None:
-            return
-        mask = MODIFIED | ONCE | NO_LINK | (CLOSED_BY_WRITER if kept.has_ended else 0)
-        try:
-            number = self._inotify.add(kept.output.path, mask)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                raise
-            self._tell_once("output can only be looked at when its run ends", error)
+        """Have the kernel tell the next change, and look again if there has been one by now.
+
+        Where it cannot, the file is looked at when its process ends; if it has, for the last time.
+        """
+        number = self._watch(kept)
+        if number is None:
+            if kept.has_ended and not kept.is_blocked:
+                self._settle(kept, is_complete=False)
             return
         kept.watch = number
         self._by_watch[number] = kept
@@ -271,6 +270,19 @@ class Upkeep:
             self._look_later(kept, self._clock.monotonic_ns() + kept.pause_ns)
         elif kept.has_ended and not self._has_writer(kept):
             self._look_later(kept, self._clock.monotonic_ns())
+
+    def _watch(self, kept: Kept) -> int | None:
+        """Have the next change told; return the number of the watch, None where there is none."""
+        if self._inotify is None:
+            return None
+        mask = MODIFIED | ONCE | NO_LINK | (CLOSED_BY_WRITER if kept.has_ended else 0)
+        try:
+            return self._inotify.add(kept.output.path, mask)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                raise
+            self._tell_once("output can only be looked at when its run ends", error)
+            return None
 
     def _disarm(self, kept: Kept) -> None:
         if kept.watch is not None and self._inotify is not None:

@@ -7,18 +7,21 @@ import os
 import re
 import select
 import threading
+import tracemalloc
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from crond_py.ports import OutputSpec
-from crond_py.runner import compaction, holes, upkeep
+from crond_py.clock import SystemClock
+from crond_py.ports import AttemptKey, OutputSpec
+from crond_py.runner import compaction, holes, output, upkeep
 from crond_py.runner.compaction import ROOM_BYTES, compact
 from crond_py.runner.holes import gap_line, has_writer
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, MOVED_IN, Inotify
 from crond_py.runner.output import read_output, read_output_bytes
-from crond_py.runner.upkeep import Upkeep
+from crond_py.runner.upkeep import Kept, Upkeep
 from tests.process.conftest import PATIENCE_S, Harness
 
 LIMIT = 100_000
@@ -224,6 +227,34 @@ def test_without_inotify_a_file_is_brought_to_its_limit_at_the_end(
     assert caplog.text.count("can only be looked at when its run ends") == 1
 
 
+@pytest.mark.parametrize("place", ["inotify_init1", "inotify_add_watch"])
+def test_without_inotify_what_is_left_behind_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """P8: nobody would ever say that it is to be looked at again, so it is not kept for that."""
+
+    def unable(*_arguments: object) -> Inotify:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if place == "inotify_init1":
+        monkeypatch.setattr(upkeep, "Inotify", unable)
+    else:
+        monkeypatch.setattr(Inotify, "add", unable)
+    told: list[str] = []
+    kept = Kept(AttemptKey(1, 1), OutputSpec(tmp_path / "1-1.log", limit_bytes=LIMIT), None)
+    looker = Upkeep(SystemClock(), select.poll(), lambda message, _error: told.append(message))
+    with kept.output.path.open("wb") as file:
+        file.write(NUMBERS)
+        file.flush()
+        looker.take(kept)
+        assert looker._kept == {kept.key: kept}
+        looker.end(kept.key)
+        assert not looker._kept
+        assert taken(kept.output.path) < len(NUMBERS)
+    assert set(told) == {"output can only be looked at when its run ends"}
+    looker.close(timedelta(0))
+
+
 def test_a_file_that_is_removed_meanwhile_is_no_fault(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -347,6 +378,44 @@ def test_holes_of_another_limit_are_left_out_too(tmp_path: Path) -> None:
         + f"\n[pycron: {end - 8192} bytes left out here]\n".encode()
         + NUMBERS[end:]
     )
+
+
+def test_a_file_with_very_many_holes_takes_little_memory(tmp_path: Path) -> None:
+    """P8: a job that makes holes in its own output does not choose how much of ours it takes."""
+    path = tmp_path / "1-1.log"
+    number = 4000
+    with path.open("wb") as file:
+        for place in range(number):
+            os.pwrite(file.fileno(), b"line\n", place * 8192)
+    assert taken(path) < path.stat().st_size  # there are holes
+    tracemalloc.start()
+    try:
+        shown = b"".join(read_output_bytes(path, tail_lines=3))
+        assert compact(path, LIMIT)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown.endswith(b"line\n")
+    assert most < 200_000  # a hundred bytes for each would be twice that
+    assert gap_line(1)[:9].encode() in path.read_bytes()
+
+
+def test_lines_are_looked_for_behind_so_many_holes_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for more lines than that many stretches have gets what these have."""
+    monkeypatch.setattr(output, "MOST_STRETCHES", 3)
+    path = tmp_path / "1-1.log"
+    with path.open("wb") as file:
+        for place in range(5):
+            os.pwrite(file.fileno(), b"x" * 4095 + b"\n", place * 8192)
+    gap, line = (gap_line(4096) + "\n").encode(), b"x" * 4095 + b"\n"
+    for lines, shown in (
+        (2, gap + line),
+        (4, gap + line + gap + line),
+        (9, 2 * (line + gap) + line),
+    ):
+        assert b"".join(read_output_bytes(path, tail_lines=lines)) == shown
 
 
 # --- holes --------------------------------------------------------------------------------------
