@@ -132,10 +132,20 @@ def _remains(path: Path, now: datetime, journal: Journal | None, records: list[R
         found = replace(spare, steps=[*spare.steps, *more])
     elif spare is not None:
         found = replace(found, steps=[step for step in spare.steps if step.kind is Kind.CURSOR])
-    if not found.identity and journal is not None and records:
-        # The journal's runs have the latest numbers, and it knows whose they are.
-        found = replace(found, identity=journal.identity, applied=records[0].number - 1)
+    if not found.identity and journal is not None and (last_id := _last_id(records)):
+        # It knows whose its runs are, and theirs are the latest numbers.
+        applied = records[0].number - 1
+        found = replace(found, identity=journal.identity, last_id=last_id, applied=applied)
     return found
+
+
+def _last_id(records: list[Record]) -> int:
+    """Return the largest number that the journal has given a run; 0: it has not given any.
+
+    Then nobody knows which numbers have been given, and those that come may be the same.
+    """
+    steps = (step for record in records for step in unpack(record.content))
+    return max((step.row[0] for step in steps if step.kind is Kind.CLAIM), default=0)
 
 
 def _take_over(

@@ -247,6 +247,27 @@ def test_the_journal_knows_whose_it_is(path: Path, open_journaled: OpenJournaled
     assert journal_file(path).exists()
 
 
+def test_a_journal_that_has_no_new_run_gives_no_number_again(
+    path: Path, open_journaled: OpenJournaled
+) -> None:
+    """Where nobody knows the last number runs get another identity: no PYCRON_RUN_ID repeats (P2).
+
+    The journal has but the end of an older run, from which the newest number cannot be told.
+    """
+    ledger = open_journaled(path)
+    ids = enter(ledger, *[attempted("a", at(number)) for number in range(5)])
+    known = {(ledger.identity, run_id) for run_id in ids}
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ledger.write([finish(ids[2], at(9))], durable=True)
+        ledger.close()
+    _overwrite(path)
+    again = open_journaled(path)
+    new = enter(again, *[attempted("a", at(number)) for number in range(100, 105)])
+    assert not known & {(again.identity, run_id) for run_id in new}
+    assert [run.id for run in again.open_runs()] == new
+
+
 # --- a crash in between ---------------------------------------------------------------------------
 
 
