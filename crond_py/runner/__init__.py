@@ -44,5 +44,6 @@ work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
 
 ``quota`` bounds what a job's outputs take in all; ``inotify`` and ``journal`` know Linux.
 
-``credentials`` lets a thread look at files as the job's user; ``wording`` has words for faults.
+``credentials`` lets a thread look at files as the job's user; ``wording`` has words for faults,
+and ``writing`` writes all of something.
 """

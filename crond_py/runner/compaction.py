@@ -22,6 +22,7 @@ from typing import Final
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, has_writer
 from crond_py.runner.output import beside, open_to_read
+from crond_py.runner.writing import write_all
 
 ROOM_BYTES: Final = 128
 """By how much a file may be beyond its limit: the line that is put into it fits."""
@@ -117,7 +118,7 @@ def _write_new(source: int, size: int, limit_bytes: int, new: Path) -> None:
         _copy(source, 0, head, target)
         ends_a_line = head == 0 or os.pread(source, 1, head - 1) == b"\n"
         line = gap_line(tail - head) + "\n"
-        _write(target, (line if ends_a_line else "\n" + line).encode())
+        write_all(target, (line if ends_a_line else "\n" + line).encode())
         _copy(source, tail, size, target)
     finally:
         os.close(target)
@@ -141,11 +142,5 @@ def _kept(source: int, size: int, limit_bytes: int) -> tuple[int, int]:
 
 def _copy(source: int, begin: int, end: int, target: int) -> None:
     while begin < end and (data := os.pread(source, min(_CHUNK_BYTES, end - begin), begin)):
-        _write(target, data)
+        write_all(target, data)
         begin += len(data)
-
-
-def _write(target: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(target, rest) :]

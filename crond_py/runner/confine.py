@@ -32,6 +32,7 @@ from crond_py.runner.environment import RESERVED
 from crond_py.runner.execute import EXEC_FAULTS, encoded, explain, popen
 from crond_py.runner.setting import Prepared, Setting, prepare, resolve
 from crond_py.runner.wording import cause, encode
+from crond_py.runner.writing import hold
 
 # Read once: an upgrade may replace the file while the daemon runs.
 _SHIM: Final = Path(shim.__file__).read_text("utf-8")
@@ -70,7 +71,7 @@ def _run_shim(
     with os.fdopen(reader, "rb") as told:
         with (
             _owned(writer) as report,
-            _owned(_write_orders(_orders(spec, setting, prepared.program))) as orders,
+            _owned(_hold_orders(_orders(spec, setting, prepared.program))) as orders,
         ):
             shim_argv = (sys.executable, "-I", "-S", "-c", _SHIM, str(orders), str(report))
             pid = popen(
@@ -110,7 +111,7 @@ def become(spec: ProcessSpec) -> None:
     """
     setting = resolve(spec)
     with prepare(spec, setting) as prepared:
-        orders = _write_orders(_orders(spec, setting, prepared.program))
+        orders = _hold_orders(_orders(spec, setting, prepared.program))
         reader, writer = os.pipe2(os.O_CLOEXEC)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             if signal.getsignal(number) is signal.SIG_IGN:
@@ -157,17 +158,8 @@ def _limits_of(limits: Limits) -> list[tuple[str, int, int]]:
     return [(name, number, value) for name, (number, value) in values.items() if value is not None]
 
 
-def _write_orders(orders: tuple[Any, ...]) -> int:
-    descriptor = os.memfd_create("pycron-orders", os.MFD_CLOEXEC)
-    try:
-        data = memoryview(marshal.dumps(orders))
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+def _hold_orders(orders: tuple[Any, ...]) -> int:
+    return hold(marshal.dumps(orders), "pycron-orders")
 
 
 def _explain_shim(

@@ -27,6 +27,7 @@ from crond_py.runner.environment import RESERVED, base_environment
 from crond_py.runner.files import open_for
 from crond_py.runner.programs import find_program
 from crond_py.runner.wording import cause, encode
+from crond_py.runner.writing import hold
 
 _LARGEST_ENV_FILE = 1 << 20
 
@@ -162,16 +163,8 @@ def _open_stdin(stdin: str | Path | None, setting: Setting) -> int | None:
 
 def _hold_text(text: str) -> int:
     """Return a descriptor of a file in memory that has the text, and nothing of it read yet."""
-    descriptor = -1
     try:
-        data = memoryview(encode(text))
-        descriptor = os.memfd_create("pycron-stdin", os.MFD_CLOEXEC)
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        return hold(encode(text), "pycron-stdin")
     except (OSError, UnicodeEncodeError) as error:
-        if descriptor >= 0:
-            os.close(descriptor)
         why = cause(error) if isinstance(error, OSError) else "a character that UTF-8 has not"
         raise CannotStartError(f"stdin: its text cannot be held in memory: {why}") from None
-    return descriptor

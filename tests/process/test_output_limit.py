@@ -321,7 +321,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     path = tmp_path / "1-1.log"
     path.write_bytes(NUMBERS)
-    monkeypatch.setattr(compaction, "_write", full)
+    monkeypatch.setattr(compaction, "write_all", full)
     with pytest.raises(OSError, match="No space"):
         compact(path, LIMIT)
     assert path.read_bytes() == NUMBERS
