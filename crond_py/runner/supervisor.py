@@ -32,6 +32,7 @@ from crond_py.runner.orphans import Orphans
 from crond_py.runner.proctree import Process, Snapshot
 
 _RESERVED_DESCRIPTORS = 64
+_REST_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class Supervisor:
             os.eventfd_write(self._wake, 1)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        self._ender.close()
+        if not self._ender.close():
+            return  # it may yet use what would be closed here, whose numbers would be others' then
         with self._lock:
             descriptors = {self._wake, *self._by_descriptor, *self._orphan_descriptors}
             descriptors |= {c.pidfd for c in self._children.values() if c.pidfd is not None}
@@ -205,7 +207,7 @@ class Supervisor:
             if child.is_done or not child.tree_is_gone:
                 return
             child.is_done = True
-        self.look_after_orphans()  # what has ended of its tree is reaped before it is told
+        self._try_to_look_after_orphans()  # what has ended of its tree is reaped before it is told
         self._tell_end(child, note)
         if child.pidfd is not None:
             os.close(child.pidfd)
@@ -240,23 +242,38 @@ class Supervisor:
 
     def _run(self) -> None:
         while not self._closed:
-            # A descriptor is closed only after the events that came with it: until then its
-            # number cannot mean another one.
-            to_close: list[int] = []
-            leaders: list[Child] = []
-            for descriptor, _ in self._epoll.poll():
-                try:
-                    leader = self._attend(descriptor)
-                except Exception:  # the boundary of one run: the others are still watched
-                    log.exception("descriptor %d is not watched any more", descriptor)
-                    continue
-                if leader is not None:
-                    leaders.append(leader)
-                elif descriptor != self._wake:
-                    to_close.append(descriptor)
-            to_close += self._leaders_have_ended(leaders)
-            for descriptor in to_close:
-                os.close(descriptor)
+            try:
+                self._wait_once()
+            except Exception:  # the boundary of one wait: the thread that watches all goes on
+                log.exception("the ends of processes are told late")
+                self._rest()
+
+    def _wait_once(self) -> None:
+        """Wait until something has happened, and act on it."""
+        # A descriptor is closed only after the events that came with it: until then its number
+        # cannot mean another one.
+        to_close: list[int] = []
+        leaders: list[Child] = []
+        for descriptor, _ in self._epoll.poll():
+            try:
+                leader = self._attend(descriptor)
+            except Exception:  # the boundary of one run: the others are still watched
+                log.exception("descriptor %d is not watched any more", descriptor)
+                continue
+            if leader is not None:
+                leaders.append(leader)
+            elif descriptor != self._wake:
+                to_close.append(descriptor)
+        to_close += self._leaders_have_ended(leaders)
+        for descriptor in to_close:
+            os.close(descriptor)
+
+    def _rest(self) -> None:
+        """Let a second go by, so that a fault that stays does not keep a processor busy."""
+        deadline = self._clock.monotonic_ns() + _REST_NS
+        condition = threading.Condition()
+        with condition:
+            self._clock.wait(condition, deadline)
 
     def _attend(self, descriptor: int) -> Child | None:
         """Act on a descriptor that has become readable; return the child whose leader's it is."""
@@ -292,11 +309,8 @@ class Supervisor:
                 self._try_to_take_exit(child)  # at once: its parent will reap it
             with self._lock:
                 child.has_ended = True
-        try:
-            # After the end: what a process leaves is handed to us before its end can be seen.
-            self.look_after_orphans()
-        except Exception:  # the boundary of these runs: their ends are told all the same
-            log.exception("could not look for what jobs have left behind")
+        # After the end: what a process leaves is handed to us before its end can be seen.
+        self._try_to_look_after_orphans()
         to_close: list[int] = []
         for child in leaders:
             may_have_left = self._may_have_left(child)
@@ -313,6 +327,12 @@ class Supervisor:
             if child.pidfd is not None:
                 to_close.append(child.pidfd)
         return to_close
+
+    def _try_to_look_after_orphans(self) -> None:
+        try:
+            self.look_after_orphans()
+        except Exception:  # the boundary of the runs that have ended: that is told all the same
+            log.exception("could not look for what jobs have left behind")
 
     def _may_have_left(self, child: Child) -> bool:
         if self._orphans is not None and self.sees_orphans(child):

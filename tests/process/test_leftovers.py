@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -466,6 +467,45 @@ def test_a_descriptor_that_cannot_be_attended_to_stops_nothing(
     assert reaping.run("exit 4").exit.code == 4
     assert all(thread.is_alive() for thread in threads)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_end_is_told_though_orphans_cannot_be_looked_after(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault at the very end of a run that is stopped does not lose the end (P1, P6)."""
+    key = _start(reaping, "sleep 998; true")
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervisor, "look_after_orphans", lambda _self, _snapshot=None: 1 // 0)
+        reaping.runner.stop(key, force=True)
+        assert reaping.ended(key).exit.signal == 9
+    assert "ZeroDivisionError" in caplog.text
+
+
+class _FaultyOnce:
+    """An epoll that fails the first time it is waited for."""
+
+    def __init__(self, real: select.epoll) -> None:
+        self._real = real
+        self._faults = iter([MemoryError("planted")])
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+    def poll(self) -> list[tuple[int, int]]:
+        for fault in self._faults:
+            raise fault
+        return self._real.poll()
+
+
+def test_a_wait_that_fails_is_not_the_last(
+    idle: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When memory is short in the thread that watches all, it goes on a moment later (P8)."""
+    watching = idle.runner._supervisor
+    monkeypatch.setattr(watching, "_epoll", _FaultyOnce(watching._epoll))
+    idle.runner.open()
+    assert idle.run("exit 3").exit.code == 3
+    assert "planted" in caplog.text
 
 
 def test_a_start_is_answered_once_whatever_happens_after_it(
