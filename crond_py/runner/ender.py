@@ -36,6 +36,7 @@ from crond_py.runner.proctree import Process, Snapshot
 
 _CLOSE: Final = object()
 _AGAIN_S: Final = 1.0
+_PATIENCE_S: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +108,19 @@ class Ender:
         """Start the thread."""
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop the thread after the work it is at."""
+    def close(self) -> bool:
+        """Stop the thread after the work it is at; return whether it has ended.
+
+        It is not waited for for long: reading what a process has in its memory can hang.
+        """
         self._queue.put(_CLOSE)
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        if not self._thread.is_alive() or self._thread is threading.current_thread():
+            return True
+        self._thread.join(_PATIENCE_S)
+        if self._thread.is_alive():
+            log.warning("a look for processes hangs; it is left alone")
+            return False
+        return True
 
     def look_at(self, child: Child | None) -> None:
         """Have a child looked at: its stop has changed, it has ended, or its tree may be gone.

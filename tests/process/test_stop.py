@@ -12,6 +12,7 @@ import pytest
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Ended, Started
+from crond_py.runner import ender as ender_module
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
@@ -257,6 +258,29 @@ def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch)
     assert watch.finished == [], "its end has it looked at again"
     assert ender._look_at_all([child]) == []
     assert watch.finished == [child]
+
+
+def test_a_look_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process has in its memory can hang whoever reads it; pycron stops all the same."""
+    entered, hangs = threading.Event(), threading.Event()
+
+    class Hanging(_Watch):
+        def members_of(self, child: Child) -> dict[int, int]:
+            entered.set()
+            hangs.wait()
+            return super().members_of(child)
+
+    ender = Ender(Hanging())
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    child.stop = signal.SIGTERM
+    with monkeypatch.context() as patch:
+        patch.setattr(ender_module, "_PATIENCE_S", 0.01)
+        ender.open()
+        ender.look_at(child)
+        entered.wait()
+        assert not ender.close(), "it is still at work, and what it uses is to be kept"
+    hangs.set()
+    assert ender.close()
 
 
 def test_without_a_stop_the_background_is_left_alone(harness: Harness) -> None:
