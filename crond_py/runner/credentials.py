@@ -9,21 +9,29 @@ thread, and it can go back. A child that is forked meanwhile enters its director
 glibc's setgroups(2) changes all threads, so the system call is made directly. Where its number is
 not known nothing is taken on: what is looked at is then looked at as root, and the child, which
 really is the user's, has the last word.
+
+A thread that could not go back would do the daemon's work as somebody else, and may have started a
+child that nobody knows of. Then the whole process ends at once, as if it had been killed: the next
+one finds what runs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 from crond_py.runner.accounts import Account
 from crond_py.runner.wording import cause
+
+log = logging.getLogger(__name__)
 
 _SETGROUPS_32_BIT = 206
 _SETGROUPS = {
@@ -61,18 +69,42 @@ def acting_as(account: Account) -> Iterator[None]:
     try:
         _take_on(number, account.uid, account.gid, account.groups)
     except OSError as error:
-        with suppress(OSError):  # what could not be taken on has not to be given back either
-            _take_on(number, *before)
+        _go_back(number, *before)
         raise CannotStartError(not_permitted(account.name, cause(error))) from None
     try:
         yield
     finally:
-        _take_on(number, *before)
+        _go_back(number, *before)
 
 
 def not_permitted(user: str, why: str) -> str:
     """Return in words that we cannot become a user though we are root: a container may not let."""
     return f"user {printable_line(user)}: pycron may not become that user: {why}"
+
+
+def _go_back(number: int, uid: int, gid: int, groups: Sequence[int]) -> None:
+    """Take our own credentials back, or end this process."""
+    try:
+        try:
+            _take_on(number, uid, gid, groups)
+        except OSError:
+            # What could not be taken on has not to be given back either.
+            if not _holds(uid, gid, groups):
+                raise
+    except BaseException:
+        log.critical(
+            "the thread %s is still another user's; pycron ends, so that nothing is done as that"
+            " user; what runs goes on, and is found when pycron is started again",
+            threading.current_thread().name,
+            exc_info=True,
+        )
+        os._exit(1)
+
+
+def _holds(uid: int, gid: int, groups: Sequence[int]) -> bool:
+    c_library = ctypes.CDLL(None)
+    held = [ctypes.c_uint32(c_library[call](_UNCHANGED)).value for call in ("setfsuid", "setfsgid")]
+    return held == [uid, gid] and set(os.getgroups()) == set(groups)
 
 
 def _take_on(number: int, uid: int, gid: int, groups: Sequence[int]) -> None:

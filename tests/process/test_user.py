@@ -310,6 +310,45 @@ def test_only_the_thread_takes_credentials_on_and_only_for_a_while() -> None:
     assert credentials() == before == others[0]
 
 
+NO_WAY_BACK = """
+import errno, os
+from crond_py.errors import CannotStartError
+from crond_py.runner import accounts, credentials
+
+real, calls = credentials._take_on, []
+
+def take_on(*credentials):
+    calls.append(credentials)
+    if len(calls) in FAILING:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    real(*credentials)
+
+credentials._take_on = take_on
+try:
+    with credentials.acting_as(accounts.find_account("nobody")):
+        pass
+except CannotStartError:
+    print("refused")
+print("goes on")
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("failing", "status", "said"),
+    [((), 0, b"goes on\n"), ((2,), 1, b""), ((1, 2), 0, b"refused\ngoes on\n")],
+    ids=["none", "the way back", "both ways"],
+)
+def test_who_cannot_go_back_does_nothing_more(
+    failing: tuple[int, ...], status: int, said: bytes
+) -> None:
+    """A thread that stays the job's user does no work of the daemon's: all ends at once (P9)."""
+    program = NO_WAY_BACK.replace("FAILING", repr(failing))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (status, said)
+    assert (b"is still another user's" in done.stderr) is bool(status)
+
+
 @needs_root
 @pytest.mark.parametrize("key", ["env_files", "stdin"])
 def test_roots_files_are_handed_to_a_job(harness: Harness, open_path: Path, key: str) -> None:
