@@ -76,6 +76,9 @@ LOG_PATIENCE = timedelta(seconds=2)
 JANITOR_PATIENCE = timedelta(seconds=2)
 """How long the end waits for a file that is just being removed; the disk may hang."""
 
+LISTEN_EVERY = timedelta(seconds=5)
+"""How often a control socket is tried for again, where there is none any more."""
+
 SAME_REQUEST = timedelta(milliseconds=200)
 """Stop signals closer together are one: timeout(1) signals the process and then its group."""
 
@@ -135,6 +138,7 @@ class Service:
         self._inbox = Inbox()
         self._janitor = Janitor()
         self._reload_lock = threading.Lock()
+        self._is_deaf = False
         self._stopped_ns = 0
         self._refusal = ""
 
@@ -216,8 +220,13 @@ class Service:
         try:
             self._server = self._listen()
         except PycronError as error:
-            log.error("there is no control socket any more: %s", error, extra=_no_fields())
+            if not self._is_deaf:
+                log.error("there is no control socket any more: %s", error, extra=_no_fields())
+            self._is_deaf = True
+            again_ns = self._clock.monotonic_ns() + to_ns(LISTEN_EVERY)
+            self._dispatcher.call_at(again_ns, _LISTEN)
         else:
+            self._is_deaf = False
             log.warning("the control socket was deleted; it is there again", extra=_no_fields())
 
     def _build_core(self, ledger: JournaledLedger, runner: ProcessRunner) -> Core:
@@ -364,6 +373,9 @@ class Service:
 
     def _deliver(self, items: list[object], popped_ns: int) -> None:
         """Pass on what is due; the watchdog is fed by the dispatcher's own thread."""
+        if _LISTEN in items:
+            items = [item for item in items if item is not _LISTEN]
+            self._inbox.put(_LISTEN)
         if _BEAT in items:
             items = [item for item in items if item is not _BEAT]
             period = self._notifier.watchdog_period

@@ -90,10 +90,18 @@ class ControlServer:
             except OSError as error:
                 message = f"cannot listen on the control socket {self._path}: {error.strerror}"
                 raise PycronError(message) from None
-            self._acceptor = threading.Thread(
+            acceptor = threading.Thread(
                 target=self._accept_loop, args=(self._listener,), name="control", daemon=True
             )
-            self._acceptor.start()
+            try:
+                acceptor.start()
+            except RuntimeError as error:
+                self._remove()
+                self._listener.close()
+                self._listener = None
+                message = f"cannot listen on the control socket {self._path}: {error}"
+                raise PycronError(message) from None
+            self._acceptor = acceptor
 
     def stop(self) -> None:
         """Let nobody in any more, finish the answers that are being given, and go.

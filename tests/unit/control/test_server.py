@@ -217,6 +217,25 @@ def test_where_no_socket_is_nobody_listens(tmp_path: Path, below: str) -> None:
     check_unserved(place / below)
 
 
+def test_a_start_without_a_thread_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: where no thread is to be had that is an error, and the next may listen there."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        server = ControlServer(path, pong, SystemClock())
+        with pytest.raises(PycronError, match="can't start new thread"):
+            server.start()
+        assert not path.exists()
+        server.stop()
+    with serving(path):
+        assert call(path, Ping())
+
+
 def test_nobody_listens_on_a_stale_socket(path: Path) -> None:
     """A client takes a dead daemon's socket for what it is."""
     path.parent.mkdir()

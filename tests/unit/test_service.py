@@ -1,0 +1,75 @@
+"""The daemon's own troubles, one at a time and without its engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from crond_py import service as service_module
+from crond_py.control.client import call
+from crond_py.control.protocol import Ping
+from crond_py.errors import PycronError
+from crond_py.places import Places
+from crond_py.ports import LineSink, PrintedLines
+from crond_py.service import Options, Service
+
+
+class Nowhere(LineSink):
+    """Takes no line: nothing is run here."""
+
+    def offer(self, printed: PrintedLines, on_room: Callable[[], None]) -> int:
+        """Refuse."""
+        raise NotImplementedError
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """Give a daemon of which only the dispatcher has been started and the socket is there."""
+    state = tmp_path / "state"
+    state.mkdir()
+    service = Service(Options(Places(tmp_path / "crontab.toml", state)), Nowhere())
+    service._dispatcher.start()
+    service._server = service._listen()
+    yield service
+    service._stop_listening()
+    service._stop_dispatcher()
+    service._inbox.close()
+
+
+def test_a_control_socket_is_tried_for_until_it_is_there(
+    service: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """P8: where descriptors were short when the socket was deleted, it comes once they are not.
+
+    Each is said once.
+    """
+    monkeypatch.setattr(service_module, "LISTEN_EVERY", timedelta(milliseconds=1))
+    socket = tmp_path / "state" / "control.sock"
+    socket.unlink()
+    listen, tries = service._listen, []
+
+    def short() -> object:
+        tries.append(1)
+        if len(tries) < 4:
+            raise PycronError("Too many open files")
+        return listen()
+
+    monkeypatch.setattr(service, "_listen", short)
+    with caplog.at_level(logging.WARNING, "pycron.service"):
+        service._listen_again()
+        for _ in range(3):
+            assert service._inbox.get() is service_module._LISTEN
+            service._listen_again()
+    assert len(tries) == 4
+    assert call(socket, Ping())
+    assert [record.message for record in caplog.records] == [
+        "there is no control socket any more: Too many open files",
+        "the control socket was deleted; it is there again",
+    ]
