@@ -26,9 +26,9 @@ class Child:
 
     ``stop`` is the strongest signal asked for, ``sent`` the one sent to the leader, to all of its
     group if that is ``group_reached``, and ``sent_to_all`` the one sent to what else was found.
-    ``members`` are descendants
-    under watch by their pidfds, each with its pid and start; ``unwatched`` are those for which no
-    descriptor was left, start by pid; ``spared`` those that we may not signal, likewise.
+    ``members`` are descendants under watch by their pidfds, each with its pid and start;
+    ``unwatched`` are those for which no descriptor was left, by pid, each with its start and
+    whether it is owed a signal; ``spared`` those that we may not signal, start by pid.
     ``users`` are those whose processes are believed when they show the run's marks, as every local
     user can read and take these; None: all are.
     ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
@@ -53,7 +53,7 @@ class Child:
     sent: signal.Signals | None = None
     sent_to_all: signal.Signals | None = None
     group_reached: int | None = None
-    unwatched: dict[int, int] = field(default_factory=dict)
+    unwatched: dict[int, tuple[int, bool]] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False
 

@@ -10,8 +10,9 @@ everything, again and again until a look finds nothing new. What belongs to anot
 set-user-ID program) and gets no signal is not waited for after that, but spoken of; a leader is
 waited for even so, since its run goes on.
 
-Where nobody can look (no descriptor is left), an end that was asked for is not told: the leader's
-group gets its signal all the same, and there is another look at the next event or a second later.
+Where nobody can look, or watch what was found (no descriptor is left), an end that was asked for
+is not told: the leader's group gets its signal all the same, and there is another look at the next
+event or a second later.
 
 A leader that has ended by itself may have left something, which is left alone or, by its spec,
 told of and kept under watch until somebody stops it.
@@ -230,8 +231,9 @@ class Ender:
             self._attend(child, process, None, is_known=False)
         if has_leader and staying:
             self._watch.linger(child, len(staying))
+        is_short = self._is_short(child, left)
         # Nothing tells of what ended before it was watched.
-        return bool(new) and child.tree_is_gone and not child.unwatched
+        return bool(new) and child.tree_is_gone and not is_short
 
     def _look(
         self, child: Child, pictures: Pictures, number: signal.Signals, *, was_gone: bool
@@ -251,22 +253,37 @@ class Ender:
         has_new = False
         for process in descendants:
             is_known = watched.get(process.pid) == process.start_ticks
-            is_new = not is_known and child.unwatched.get(process.pid) != process.start_ticks
+            ticks, is_owed = child.unwatched.get(process.pid, (None, False))
+            is_unwatched = ticks == process.start_ticks
+            is_new = not is_known and not is_unwatched
             has_new |= is_new
             if number is signal.SIGKILL:
                 must_signal = is_first or is_new
             else:
                 must_signal = is_first and not _is_in_group(process, child.group_reached)
-            if is_new or must_signal:
+            must_signal |= is_unwatched and is_owed
+            if not is_known or must_signal:
                 self._attend(child, process, number if must_signal else None, is_known=is_known)
+        is_short = self._is_short(child, descendants)
         if has_new or len(child.spared) > spared:
             return number is signal.SIGKILL or child.tree_is_gone
         if was_gone and snapshot.has_gaps and not child.was_rechecked:
             child.was_rechecked = True
             return True
-        if was_gone:
+        if was_gone and not is_short:
             self._watch.finish(child, describe_spared(child.spared))
         return False
+
+    def _is_short(self, child: Child, found: list[Process]) -> bool:
+        """Return whether some of what was found cannot be watched; then there is another look."""
+        is_short = any(
+            child.unwatched.get(process.pid, (None,))[0] == process.start_ticks
+            and child.spared.get(process.pid) != process.start_ticks
+            for process in found
+        )
+        if is_short:
+            self._unseen[child] = None
+        return is_short
 
     def _signal_once(self, child: Child, number: signal.Signals) -> None:
         """Signal the leader before anything else, since that needs no look."""
@@ -289,11 +306,11 @@ class Ender:
         try:
             pidfd = pidfds.open_verified(process.pid, process.start_ticks)
         except OSError as error:
-            if not is_known:
-                _give_up(child, process, str(error))
-            if number is not None:
-                _send_unheld(process, number)
+            was_sent = number is None or _send_unheld(child, process, number)
+            if not is_known or not was_sent:
+                _note_unwatched(child, process, str(error), is_owed=not was_sent)
             return
+        child.unwatched.pop(process.pid, None)
         if pidfd is None:
             return
         was_sent = number is None or self._try_to_send(pidfd, number, child, process.pid)
@@ -302,7 +319,8 @@ class Ender:
         if is_known:
             os.close(pidfd)
         elif not self._watch.add_member(child, pidfd, process):
-            _give_up(child, process, "the kernel watches no more descriptors")
+            reason = "the kernel watches no more descriptors"
+            _note_unwatched(child, process, reason, is_owed=False)
 
     def _try_to_send(self, pidfd: int, number: signal.Signals, child: Child, pid: int) -> bool:
         try:
@@ -332,14 +350,28 @@ def _is_in_group(process: Process, group: int | None) -> bool:
     return now is None or now.group == group
 
 
-def _give_up(child: Child, process: Process, reason: str) -> None:
-    """Note that a descendant cannot be waited for; Ended may come while it lives."""
-    child.unwatched[process.pid] = process.start_ticks
-    log.warning("process %d of run %s is not waited for: %s", process.pid, child.tag, reason)
+def _note_unwatched(child: Child, process: Process, reason: str, *, is_owed: bool) -> None:
+    """Note that a descendant cannot be watched now, so that its end has to be looked for."""
+    if child.unwatched.get(process.pid, (None,))[0] != process.start_ticks:
+        log.warning(
+            "process %d of run %s is not watched for now: %s", process.pid, child.tag, reason
+        )
+    child.unwatched[process.pid] = (process.start_ticks, is_owed)
 
 
-def _send_unheld(process: Process, number: signal.Signals) -> None:
-    """Signal a process by its number, where no descriptor is left to hold it by."""
-    with suppress(OSError):
+def _send_unheld(child: Child, process: Process, number: signal.Signals) -> bool:
+    """Signal a process by its number, where no descriptor is left to hold it by.
+
+    Returns False where there is none to see either whether it is still that process.
+    """
+    try:
         if proctree.start_ticks(process.pid) == process.start_ticks:
             os.kill(process.pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        if number is signal.SIGKILL:
+            child.spared[process.pid] = process.start_ticks
+    except OSError:
+        return False
+    return True

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.ports import Started
-from crond_py.runner import starters
+from crond_py.runner import pidfds, proctree, starters
 from crond_py.runner.supervisor import Supervisor
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.clock import FakeClock
@@ -146,6 +146,46 @@ def test_a_stop_is_carried_out_where_orphans_cannot_be_asked_for(
         assert not has_ended(os.dup(inner_pidfd))
     assert harness.ended(key).exit.signal == (9 if force else 15)
     wait_until_gone(inner_pidfd)
+
+
+@pytest.mark.parametrize("is_sent", [True, False], ids=["by number", "not at all"])
+def test_what_cannot_be_watched_is_waited_for_even_so(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    """A process for which no descriptor is left holds up the end until it is gone (P6).
+
+    It gets its SIGTERM, by its number or later, and one only.
+    """
+    ready, gate = harness.fifo("ready"), harness.fifo("gate")
+    inner = "trap 'echo term >&9' TERM; echo $$ >$READY; while ! read x <$GATE; do :; done; exit 0"
+    key = harness.start(
+        f'setsid sh -c "{inner}" 9>$OUT & wait; true'.replace("$$", "\\$\\$"),
+        env={"READY": str(ready), "GATE": str(gate), "OUT": str(harness.directory / "out")},
+    )
+    leader = os.pidfd_open(harness.started(key).pid)
+    inner_pid = int(ready.read_text())
+    looks = threading.Semaphore(0)
+
+    def refuse(*_arguments: object) -> int:
+        looks.release()
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pidfds, "open_verified", refuse)
+        if not is_sent:
+            patch.setattr(proctree, "start_ticks", refuse)
+        harness.runner.stop(key, force=False)
+        wait_until_gone(leader)
+        for _ in range(4):
+            assert looks.acquire(timeout=PATIENCE_S)
+        assert [type(event) for event in harness.told(key)] == [Started]
+        assert proctree.read_process(inner_pid) is not None
+    while (harness.directory / "out").read_text() == "":
+        os.sched_yield()
+    gate.write_text("go\n")
+    assert harness.ended(key).exit.signal == 15
+    assert (harness.directory / "out").read_text() == "term\n"
+    assert harness.leftovers() == []
 
 
 def test_starts_that_hang_hold_up_only_themselves(
