@@ -1,8 +1,9 @@
-"""Sees to it that one daemon writes a state directory: a lock on a file in it.
+"""Sees to it that one daemon writes a state directory: a lock on it and on a file in it.
 
-The kernel's lock (flock(2)) decides and nothing else. What the file says is for people: the
-holder's pid and when it started; a dead daemon's, or junk, is in nobody's way. The lock ends
-with its process, however that ends.
+The kernel's locks (flock(2)) decide and nothing else. That on the directory holds also when the
+file is deleted; not every file system has it. What the file says is for people: the holder's pid
+and when it started; a dead daemon's, or junk, is in nobody's way. The locks end with their
+process, however that ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import logging
 import os
 import re
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -22,6 +24,7 @@ log = logging.getLogger("pycron.ledger")
 FILE_NAME = "pycron.lock"
 
 _PID = re.compile(rb"([1-9][0-9]{0,9})\s")
+_NEVER_WAITING = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # whatever lies there: a FIFO, say
 _NOT_SUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
@@ -35,6 +38,7 @@ class StateLock:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._descriptor: int | None = None
+        self._directory_descriptor: int | None = None
 
     def acquire(self, now: datetime) -> None:
         """Take the lock, making the directory where need be; again while held: nothing.
@@ -45,7 +49,13 @@ class StateLock:
         if self._descriptor is not None:
             return
         make_private_directory(self._directory)
-        descriptor = self._locked()
+        if self._directory_descriptor is None:
+            self._directory_descriptor = self._locked_directory()
+        try:
+            descriptor = self._locked()
+        except BaseException:
+            self._release_directory()
+            raise
         self._descriptor = descriptor
         text = f"{os.getpid()}\nstarted {now.isoformat(timespec='seconds')}\n".encode()
         try:
@@ -67,19 +77,72 @@ class StateLock:
         """
         if self._descriptor is not None and self._is_in_place(self._descriptor):
             return False
-        self.release()
+        self._release_file()
+        if not self._is_directory_in_place():
+            self._release_directory()
         self.acquire(now)
         return True
 
     def release(self) -> None:
         """Give the lock back. The file stays: removing it would let two hold it. Idempotent."""
+        self._release_file()
+        self._release_directory()
+
+    def _release_file(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _release_directory(self) -> None:
+        if self._directory_descriptor is not None:
+            os.close(self._directory_descriptor)
+            self._directory_descriptor = None
+
     @property
     def _file(self) -> Path:
         return self._directory / FILE_NAME
+
+    def _locked_directory(self) -> int | None:
+        """Lock the directory; None where that cannot be done, and the file's lock must do."""
+        try:
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise self._held(self._pid_in_file()) from None
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _is_directory_in_place(self) -> bool:
+        if self._directory_descriptor is None:
+            return False
+        with suppress(OSError):
+            found = os.fstat(self._directory_descriptor)
+            return os.path.samestat(found, self._directory.stat())
+        return False
+
+    def _pid_in_file(self) -> int | None:
+        try:
+            descriptor = os.open(self._file, os.O_RDONLY | _NEVER_WAITING)
+        except OSError:
+            return None
+        try:
+            return _read_pid(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _held(self, pid: int | None) -> StateLockedError:
+        who = "another pycron" if pid is None else f"another pycron (pid {pid})"
+        message = (
+            f"{who} runs on this state directory ({self._directory}); stop it, "
+            "or use another --state-dir"
+        )
+        return StateLockedError(message, pid=pid)
 
     def _locked(self) -> int:
         while True:
@@ -94,10 +157,8 @@ class StateLock:
             os.close(descriptor)  # somebody has put another file in its place: lock that
 
     def _open(self) -> int:
-        # O_NONBLOCK: a FIFO of that name must not hold the daemon up.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            return os.open(self._file, flags, 0o600)
+            return os.open(self._file, os.O_RDWR | os.O_CREAT | _NEVER_WAITING, 0o600)
         except OSError as error:
             message = (
                 f"the lock file {self._file} cannot be opened: {error.strerror}; give this user "
@@ -109,13 +170,7 @@ class StateLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = _read_pid(descriptor)
-            who = "another pycron" if pid is None else f"another pycron (pid {pid})"
-            message = (
-                f"{who} runs on this state directory ({self._directory}); stop it, "
-                "or use another --state-dir"
-            )
-            raise StateLockedError(message, pid=pid) from None
+            raise self._held(_read_pid(descriptor)) from None
         except OSError as error:
             why = "its file system has no locks" if error.errno in _NOT_SUPPORTED else ""
             message = (

@@ -132,7 +132,10 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
-def test_the_lock_file_is_deleted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+@pytest.mark.parametrize("deleted", [["pycron.lock"], ["pycron.lock", "control.sock"]])
+def test_the_lock_file_is_deleted(
+    daemon: Daemon, bell: Bell, gate: Gate, deleted: list[str]
+) -> None:
     """A daemon whose lock file was deleted is still the only one, idle or not (P2).
 
     A second one touches nothing before it is told so, and the first makes the file again.
@@ -143,15 +146,20 @@ def test_the_lock_file_is_deleted(daemon: Daemon, bell: Bell, gate: Gate) -> Non
     bell.wait()
     run = log.wait("run started", job="long")["run"]
     lock = daemon.state / "pycron.lock"
-    lock.unlink()
+    for name in deleted:
+        (daemon.state / name).unlink()
     refused = daemon.cli("run", check=1)
-    assert f"another pycron (pid {daemon.pid}) runs on this state directory" in refused.stderr
+    assert "another pycron " in refused.stderr
+    assert "runs on this state directory" in refused.stderr
     assert not lock.exists(), "the second has begun to work"
     assert [(row["run"], row["state"]) for row in daemon.history()] == [(run, "running")]
     gate.open()
     log.wait("run succeeded", run=run)
     log.wait("the lock file was deleted; it is there again")
     assert lock.read_text().startswith(f"{daemon.pid}\n")
+    if "control.sock" in deleted:
+        log.wait("the control socket was deleted; it is there again")
+    assert daemon.status()["troubles"] == []
     assert log.all("the ledger cannot be written") == []
 
 

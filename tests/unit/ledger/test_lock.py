@@ -167,10 +167,45 @@ def test_a_deleted_file_is_made_again(tmp_path: Path, lock: StateLock) -> None:
             StateLock(tmp_path / "state").acquire(T0)
 
 
-def test_who_was_not_quick_enough_is_told(tmp_path: Path, lock: StateLock) -> None:
-    """Whoever took the lock after its file was deleted has it, for as long as it lives (P2)."""
+def test_a_deleted_file_lets_nobody_in(tmp_path: Path, lock: StateLock) -> None:
+    """While the file is gone the directory's own lock keeps the others out (P2)."""
     lock.acquire(T0)
     _file(tmp_path).unlink()
+    for _ in range(2):
+        with pytest.raises(StateLockedError, match=r"^another pycron runs on"):
+            StateLock(tmp_path / "state").acquire(T0)
+        assert not _file(tmp_path).exists()
+    assert lock.keep(T0)
+    lock.release()
+    second = StateLock(tmp_path / "state")
+    second.acquire(T0)
+    second.release()
+
+
+def test_a_directory_that_cannot_be_locked(
+    tmp_path: Path, lock: StateLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that locks files only the file's lock is enough (P2)."""
+    original = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        original(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock.acquire(T0)
+    with pytest.raises(StateLockedError) as caught:
+        StateLock(tmp_path / "state").acquire(T0)
+    assert caught.value.pid == os.getpid()
+    _file(tmp_path).unlink()
+    assert lock.keep(T0)
+
+
+def test_who_was_not_quick_enough_is_told(tmp_path: Path, lock: StateLock) -> None:
+    """Whoever took the lock after all was deleted has it, for as long as it lives (P2)."""
+    lock.acquire(T0)
+    shutil.rmtree(tmp_path / "state")
     second = StateLock(tmp_path / "state")
     second.acquire(T0)
     for _ in range(2):
@@ -253,9 +288,10 @@ def test_replaced_file_is_noticed(
     calls = []
 
     def flock(descriptor: int, operation: int) -> None:
-        if not calls:
-            _file(tmp_path).unlink()
-        calls.append(descriptor)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not calls:
+                _file(tmp_path).unlink()
+            calls.append(descriptor)
         original(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
