@@ -60,17 +60,20 @@ def read_on(descriptor: int, offset: int, most: int) -> Stretch:
     """Return the next bytes from ``offset`` on, after the hole that may be there; at most ``most``.
 
     At the end there are none, and ``begin`` is the file's size or where a hole at its end ends.
-    What becomes a hole while it is read is not taken for NULs.
+    What becomes a hole while it is read is not taken for NULs, nor what is appended for a hole: how
+    large the file is, is asked before where there is data.
     """
     while True:
+        size = os.fstat(descriptor).st_size
         begin = _next(descriptor, offset, os.SEEK_DATA)
         if begin is None:
-            return Stretch(max(offset, os.fstat(descriptor).st_size), b"", is_cut=False)
+            return Stretch(max(offset, size), b"", is_cut=False)
         data = os.pread(descriptor, most, begin)
+        size = os.fstat(descriptor).st_size
         # Looked for after the reading: a hole that is not there now was none when it was read.
         hole = _next(descriptor, begin, os.SEEK_HOLE)
         if hole is None or hole >= begin + len(data):
-            is_cut = hole == begin + len(data) and hole < os.fstat(descriptor).st_size
+            is_cut = hole == begin + len(data) and hole < size
             return Stretch(begin, data, is_cut)
         if hole > begin:
             return Stretch(begin, data[: hole - begin], is_cut=True)

@@ -463,6 +463,34 @@ def test_a_hole_that_comes_while_it_is_read_is_not_read_as_nuls(
     assert shown == b"x" * 4096 + b"\n[pycron: 8192 bytes left out here]\n" + b"x" * 7712
 
 
+@pytest.mark.parametrize("moment", [os.SEEK_DATA, os.SEEK_HOLE])
+def test_what_is_appended_while_it_is_read_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """P8: who reads at the end of a file that grows just then gets the new lines, all and whole."""
+    path = tmp_path / "file"
+    path.write_bytes(b"one\n")
+    seek = os.lseek
+
+    def appended_to(descriptor: int, offset: int, what: int) -> int:
+        try:
+            return seek(descriptor, offset, what)
+        finally:
+            if what == moment:
+                monkeypatch.setattr(os, "lseek", seek)
+                with path.open("ab") as file:
+                    file.write(b"two\n")
+
+    with path.open("rb") as file:
+        monkeypatch.setattr(os, "lseek", appended_to)
+        end = 4 if moment == os.SEEK_DATA else 0
+        first = holes.read_on(file.fileno(), end, 1000)
+        rest = holes.read_on(file.fileno(), first.begin + len(first.data), 1000)
+    assert not first.is_cut
+    assert first.begin == end
+    assert b"one\n"[:end] + first.data + rest.data == b"one\ntwo\n"
+
+
 @pytest.mark.parametrize(
     ("pieces", "shown"),
     [
