@@ -210,6 +210,7 @@ class Service:
         """Keep the state directory, also where somebody has deleted it while it was in use."""
         if lock.keep(now):
             log.warning("the lock file was deleted; it is there again", extra=_no_fields())
+        if not self._is_deaf and not os.path.lexists(self._options.places.socket):
             self._inbox.put(_LISTEN)
 
     def _listen_again(self) -> None:

@@ -384,7 +384,8 @@ def test_deleted_while_it_runs(daemon: Daemon, what: str) -> None:
     if what == "ledger":
         daemon.ledger.unlink()
     else:
-        shutil.rmtree(daemon.state)
+        gone = daemon.state.rename(daemon.directory / "gone")  # at once: it is written meanwhile
+        shutil.rmtree(gone)
     log.wait("the ledger was deleted; it was begun again")
     since = len(log.events)
     if what == "directory":

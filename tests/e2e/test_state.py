@@ -132,6 +132,15 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
+def test_the_control_socket_is_deleted(daemon: Daemon) -> None:
+    """A daemon whose socket was deleted makes it again with the next that it writes (P8)."""
+    log = daemon.start(TICK)
+    log.wait("run succeeded", job="tick")
+    (daemon.state / "control.sock").unlink()
+    log.wait("the control socket was deleted; it is there again")
+    assert daemon.status()["troubles"] == []
+
+
 @pytest.mark.parametrize("deleted", [["pycron.lock"], ["pycron.lock", "control.sock"]])
 def test_the_lock_file_is_deleted(
     daemon: Daemon, bell: Bell, gate: Gate, deleted: list[str]
