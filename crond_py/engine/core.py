@@ -220,7 +220,7 @@ class Core:
         left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
         if left and self._on_stopped:
             log.info(
-                "runs are left to the next pycron", extra=fields(left=",".join(map(str, left)))
+                "runs are left to the next pycron", extra=fields(left=left)
             )
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:

@@ -238,6 +238,10 @@ class Recoverer:
         self._register.slots(active.job).take(active)
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was adopted by it
+        if attempt.started_at is None:
+            first = min(survivors, key=lambda each: each.start_ticks)
+            attempt = replace(attempt, started_at=self._started_at(attempt, first))
+            active.attempt = attempt
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
         stopping = _stopping(attempt)
         if stopping is not None:
