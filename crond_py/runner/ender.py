@@ -21,57 +21,26 @@ told of and kept under watch until somebody stops it.
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol
+from typing import Final
 
 from crond_py.model import Leftovers
-from crond_py.runner import pidfds, procfile, proctree
+from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
 from crond_py.runner.leftovers import describe_left, describe_spared
 from crond_py.runner.proctree import Process, Snapshot
+from crond_py.runner.reach import attend, is_in_group, signal_leader
+from crond_py.runner.watch import Watch
 
 _CLOSE: Final = object()
 _AGAIN_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
 
 log = logging.getLogger(__name__)
-
-
-class Watch(Protocol):
-    """What the ender needs of the supervisor."""
-
-    def members_of(self, child: Child) -> dict[int, int]:
-        """Return the start ticks of the members under watch, by pid."""
-        ...
-
-    def orphans_of(self, child: Child) -> dict[int, int]:
-        """Return the start ticks of our orphans that are of a child's tree, by pid."""
-        ...
-
-    def sees_orphans(self, child: Child) -> bool:
-        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
-        ...
-
-    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
-        """Reap our orphans, and have those that live watched."""
-        ...
-
-    def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
-        """Watch a further member, if that can be done; the descriptor is the watch's."""
-        ...
-
-    def linger(self, child: Child, count: int) -> None:
-        """Tell, once, that a child has ended and has left so many that are to be ended."""
-        ...
-
-    def finish(self, child: Child, note: str) -> None:
-        """Tell that the child has ended, if it and its members have."""
-        ...
 
 
 class Pictures:
@@ -188,7 +157,7 @@ class Ender:
         try:
             if child.stop is None:
                 return child.has_ended and self._look_at_rest(child, pictures)
-            self._signal_once(child, child.stop)
+            signal_leader(child, child.stop)
             return self._look(child, pictures, child.stop, was_gone=was_gone)
         except OSError as error:
             self._look_later(child, error)
@@ -228,7 +197,7 @@ class Ender:
             return False
         new = [process for process in left if watched.get(process.pid) != process.start_ticks]
         for process in new:
-            self._attend(child, process, None, is_known=False)
+            attend(self._watch, child, process, None, is_known=False)
         if has_leader and staying:
             self._watch.linger(child, len(staying))
         is_short = self._is_short(child, left)
@@ -260,10 +229,12 @@ class Ender:
             if number is signal.SIGKILL:
                 must_signal = is_first or is_new
             else:
-                must_signal = is_first and not _is_in_group(process, child.group_reached)
+                must_signal = is_first and not is_in_group(process, child.group_reached)
             must_signal |= is_unwatched and is_owed
             if not is_known or must_signal:
-                self._attend(child, process, number if must_signal else None, is_known=is_known)
+                attend(
+                    self._watch, child, process, number if must_signal else None, is_known=is_known
+                )
         is_short = self._is_short(child, descendants)
         if has_new or len(child.spared) > spared:
             return number is signal.SIGKILL or child.tree_is_gone
@@ -284,94 +255,3 @@ class Ender:
         if is_short:
             self._unseen[child] = None
         return is_short
-
-    def _signal_once(self, child: Child, number: signal.Signals) -> None:
-        """Signal the leader before anything else, since that needs no look."""
-        if child.sent is not number:
-            child.group_reached = self._signal_leader(child, number)
-            child.sent = number
-
-    def _signal_leader(self, child: Child, number: signal.Signals) -> int | None:
-        """Signal the leader, with its whole group if it leads one; return the group reached."""
-        if pidfds.send_to_group(child.pidfd, child.pid, number, is_pinned=child.is_own):
-            return child.pid
-        if child.pidfd is not None:
-            self._try_to_send(child.pidfd, number, child, child.pid)
-        return None
-
-    def _attend(
-        self, child: Child, process: Process, number: signal.Signals | None, *, is_known: bool
-    ) -> None:
-        """Signal a descendant if ``number`` says so, and watch it if it is not watched yet."""
-        try:
-            pidfd = pidfds.open_verified(process.pid, process.start_ticks)
-        except OSError as error:
-            was_sent = number is None or _send_unheld(child, process, number)
-            if not is_known or not was_sent:
-                _note_unwatched(child, process, str(error), is_owed=not was_sent)
-            return
-        child.unwatched.pop(process.pid, None)
-        if pidfd is None:
-            return
-        was_sent = number is None or self._try_to_send(pidfd, number, child, process.pid)
-        if not was_sent and number is signal.SIGKILL:
-            child.spared[process.pid] = process.start_ticks
-        if is_known:
-            os.close(pidfd)
-        elif not self._watch.add_member(child, pidfd, process):
-            reason = "the kernel watches no more descriptors"
-            _note_unwatched(child, process, reason, is_owed=False)
-
-    def _try_to_send(self, pidfd: int, number: signal.Signals, child: Child, pid: int) -> bool:
-        try:
-            pidfds.send(pidfd, number)
-        except PermissionError:
-            log.warning(
-                "process %d of run %s belongs to another user and gets no %s",
-                pid,
-                child.tag,
-                number.name,
-            )
-            return False
-        return True
-
-
-def _is_in_group(process: Process, group: int | None) -> bool:
-    """Return whether a process was in the group when that was signalled.
-
-    It may have left between the snapshot and the signal, and must then get one of its own.
-    """
-    if process.group != group:
-        return False
-    try:
-        now = proctree.read_process(process.pid)
-    except OSError:  # a signal is not sent twice on a mere suspicion
-        return True
-    return now is None or now.group == group
-
-
-def _note_unwatched(child: Child, process: Process, reason: str, *, is_owed: bool) -> None:
-    """Note that a descendant cannot be watched now, so that its end has to be looked for."""
-    if child.unwatched.get(process.pid, (None,))[0] != process.start_ticks:
-        log.warning(
-            "process %d of run %s is not watched for now: %s", process.pid, child.tag, reason
-        )
-    child.unwatched[process.pid] = (process.start_ticks, is_owed)
-
-
-def _send_unheld(child: Child, process: Process, number: signal.Signals) -> bool:
-    """Signal a process by its number, where no descriptor is left to hold it by.
-
-    Returns False where there is none to see either whether it is still that process.
-    """
-    try:
-        if proctree.start_ticks(process.pid) == process.start_ticks:
-            os.kill(process.pid, number)
-    except ProcessLookupError:
-        pass
-    except PermissionError:
-        if number is signal.SIGKILL:
-            child.spared[process.pid] = process.start_ticks
-    except OSError:
-        return False
-    return True

@@ -1,0 +1,40 @@
+"""What those that end trees need of the one that watches processes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from crond_py.runner.child import Child
+from crond_py.runner.proctree import Process, Snapshot
+
+
+class Watch(Protocol):
+    """What the ender needs of the supervisor."""
+
+    def members_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of the members under watch, by pid."""
+        ...
+
+    def orphans_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of our orphans that are of a child's tree, by pid."""
+        ...
+
+    def sees_orphans(self, child: Child) -> bool:
+        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        ...
+
+    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+        """Reap our orphans, and have those that live watched."""
+        ...
+
+    def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
+        """Watch a further member, if that can be done; the descriptor is the watch's."""
+        ...
+
+    def linger(self, child: Child, count: int) -> None:
+        """Tell, once, that a child has ended and has left so many that are to be ended."""
+        ...
+
+    def finish(self, child: Child, note: str) -> None:
+        """Tell that the child has ended, if it and its members have."""
+        ...
