@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from queue import SimpleQueue
 
+from crond_py.logfields import fields
+
 log = logging.getLogger("pycron.service")
 
 
@@ -44,7 +46,7 @@ class Janitor:
             except RuntimeError as error:
                 log.warning(
                     "what is to be cleared away stays for now",
-                    extra={"fields": {"reason": str(error)}},
+                    extra=fields(reason=str(error)),
                 )
             else:
                 self._thread = thread
@@ -64,4 +66,4 @@ class Janitor:
             try:
                 work()
             except Exception:  # the boundary of one piece of work
-                log.exception("something was not cleared away", extra={"fields": {}})
+                log.exception("something was not cleared away", extra=fields())

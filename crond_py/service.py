@@ -52,6 +52,7 @@ from crond_py.launch import Launchpad, own_outputs
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
+from crond_py.logfields import fields
 from crond_py.logs import configure_logging
 from crond_py.model import OutputMode
 from crond_py.pidfile import PidFile
@@ -162,7 +163,7 @@ class Service:
             log.info("pycron %s is up", crond_py.__version__, extra=self._fields())
             self._serve()
             self._notifier.status("stopping")
-        log.info("pycron has stopped", extra=_no_fields())
+        log.info("pycron has stopped", extra=fields())
 
     def _start(self, stack: ExitStack) -> None:
         places = self._options.places
@@ -209,7 +210,7 @@ class Service:
     def _keep(self, lock: StateLock, now: datetime) -> None:
         """Keep the state directory, also where somebody has deleted it while it was in use."""
         if lock.keep(now):
-            log.warning("the lock file was deleted; it is there again", extra=_no_fields())
+            log.warning("the lock file was deleted; it is there again", extra=fields())
         if not self._is_deaf and not os.path.lexists(self._options.places.socket):
             self._inbox.put(_LISTEN)
 
@@ -222,13 +223,13 @@ class Service:
             self._server = self._listen()
         except PycronError as error:
             if not self._is_deaf:
-                log.error("there is no control socket any more: %s", error, extra=_no_fields())
+                log.error("there is no control socket any more: %s", error, extra=fields())
             self._is_deaf = True
             again_ns = self._clock.monotonic_ns() + to_ns(LISTEN_EVERY)
             self._dispatcher.call_at(again_ns, _LISTEN)
         else:
             self._is_deaf = False
-            log.warning("the control socket was deleted; it is there again", extra=_no_fields())
+            log.warning("the control socket was deleted; it is there again", extra=fields())
 
     def _build_core(self, ledger: JournaledLedger, runner: ProcessRunner) -> Core:
         parts = Parts(
@@ -250,7 +251,7 @@ class Service:
 
         def remove() -> None:
             for fault in remove_outputs(paths):
-                log.warning("%s", fault, extra=_no_fields())
+                log.warning("%s", fault, extra=fields())
 
         self._janitor.submit(remove)
 
@@ -286,12 +287,12 @@ class Service:
             waits = format_duration(limit) if limit is not None else "as long as it takes"
             log.info(
                 "stopping: nothing more is started",
-                extra={"fields": {"on": request.source, "waits_for_runs": waits}},
+                extra=fields(on=request.source, waits_for_runs=waits),
             )
             self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
         is_repeated = request.is_signal and not is_first and not is_same
         if request.now or is_repeated:
-            log.warning("ending what runs", extra={"fields": {"on": request.source}})
+            log.warning("ending what runs", extra=fields(on=request.source))
             self._engine.end_runs("pycron was told to stop at once")
 
     # --- reload ---------------------------------------------------------------------------
@@ -330,14 +331,12 @@ class Service:
         )
         log.info(
             "crontab reloaded",
-            extra={
-                "fields": {
-                    "jobs": len(new.jobs),
-                    "added": ",".join(reloaded.added) or None,
-                    "removed": ",".join(reloaded.removed) or None,
-                    "changed": ",".join(reloaded.changed) or None,
-                }
-            },
+            extra=fields(
+                jobs=len(new.jobs),
+                added=",".join(reloaded.added) or None,
+                removed=",".join(reloaded.removed) or None,
+                changed=",".join(reloaded.changed) or None,
+            ),
         )
         return reloaded
 
@@ -345,8 +344,8 @@ class Service:
         """Say why the crontab in force is still the old one, in the log and in the status."""
         faults = error.faults if isinstance(error, CrontabError) else (error,)
         for fault in faults:
-            log.error("%s", fault, extra=_no_fields())
-        log.error("the crontab was not reloaded; the jobs stay as they are", extra=_no_fields())
+            log.error("%s", fault, extra=fields())
+        log.error("the crontab was not reloaded; the jobs stay as they are", extra=fields())
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         when = self._clock.now().isoformat(timespec="seconds")
         self._refusal = f"the crontab was refused at {when}, the old one holds: {faults[0]}{more}"
@@ -393,14 +392,12 @@ class Service:
 
     def _fields(self) -> dict[str, Any]:
         places = self._options.places
-        return {
-            "fields": {
-                "pid": os.getpid(),
-                "jobs": len(self._crontab.jobs),
-                "crontab": str(places.crontab),
-                "state_dir": str(places.state_dir),
-            }
-        }
+        return fields(
+            pid=os.getpid(),
+            jobs=len(self._crontab.jobs),
+            crontab=str(places.crontab),
+            state_dir=str(places.state_dir),
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -435,10 +432,6 @@ def _seconds(value: float | None) -> timedelta | None:
 
 def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
-
-
-def _no_fields() -> dict[str, Any]:
-    return {"fields": {}}
 
 
 def _nothing() -> None:

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, with_attempt
@@ -23,6 +22,7 @@ from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.records import to_attempt, to_cursor, to_set_run
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
+from crond_py.logfields import fields
 from crond_py.model import Run
 from crond_py.policy import TICK
 from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
@@ -276,11 +276,6 @@ def tell_refused(what: Write | Step, error: Exception) -> None:
         "a record was left out: no ledger would take it",
         extra=fields(record=str(what), reason=str(error)),
     )
-
-
-def fields(**values: object) -> dict[str, Any]:
-    """Return the ``extra`` of a log record; values that are None are left out."""
-    return {"fields": {name: value for name, value in values.items() if value is not None}}
 
 
 def _age(run: Run) -> tuple[datetime, int]:

@@ -23,13 +23,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from crond_py.errors import LedgerCorruptError, LedgerError, PycronError, StateLockedError
-from crond_py.ledger.aside import REFUSALS, Aside, fields, tell_refused
+from crond_py.ledger.aside import REFUSALS, Aside, tell_refused
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.salvage import begin_in_place
 from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
+from crond_py.logfields import fields
 from crond_py.model import Cursor, Run
 from crond_py.ports import Claim, Clock, Pruned, RunQuery, Write
 

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from crond_py.errors import LedgerError, StateLockedError
+from crond_py.logfields import fields
 
 log = logging.getLogger("pycron.ledger")
 
@@ -66,7 +67,7 @@ class StateLock:
             # The lock holds all the same, and a full disk keeps nobody from starting.
             log.warning(
                 "the lock file cannot say who holds it",
-                extra={"fields": {"file": self._file, "reason": error.strerror}},
+                extra=fields(file=self._file, reason=error.strerror),
             )
 
     def keep(self, now: datetime) -> bool:

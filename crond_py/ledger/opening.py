@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from crond_py.errors import LedgerCorruptError, LedgerError
-from crond_py.ledger.aside import fields, tell_results
+from crond_py.ledger.aside import tell_results
 from crond_py.ledger.database import is_passing
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.journaled import JournaledLedger, tell_damage
@@ -24,6 +24,7 @@ from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
 from crond_py.ledger.spare import read_spare, write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, to_step, unpack
+from crond_py.logfields import fields
 from crond_py.ports import Clock, SetCursor
 
 log = logging.getLogger("pycron.ledger")

@@ -17,10 +17,10 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from crond_py.ledger.aside import fields
 from crond_py.ledger.known import Remains
 from crond_py.ledger.records import to_cursor
 from crond_py.ledger.steps import Kind, Step, pack, steps_of_run, to_step, unpack
+from crond_py.logfields import fields
 from crond_py.ports import SetCursor
 
 log = logging.getLogger("pycron.ledger")
