@@ -17,13 +17,16 @@ What holds, whatever happens:
    After a stop it comes when all of the tree is gone, but for what belongs to another user and
    gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself; looking through /proc holds up no exit.
-5. No thread wakes up while nothing happens.
+5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen
+   for want of a descriptor is looked for again each second.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
    where only some of a tree is left.
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
    parents, by the environment, by a brand that no program sheds unless it means to, and by being
    handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
-   if no other run can have brought it forth.
+   if no other run can have brought it forth, and never where we are pid 1.
+8. Marks can be taken on by any local user. They count only on processes of root, of our own user
+   and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
 
 On failure: a start that fails says why in words; output that cannot be opened costs the output
 and not the run; where descriptors are short, threads wait in their place.
@@ -31,8 +34,8 @@ and not the run; where descriptors are short, threads wait in their place.
 There is no cgroup for each run. Python cannot start a process in one, and moving it there takes
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
-``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` and ``orphans`` do the
-work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts on; ``proctree``,
+``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
+``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts on; ``proctree``,
 ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
     spawn: setting (accounts, envfile + files, environment, programs) --> what the process finds
