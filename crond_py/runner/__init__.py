@@ -35,8 +35,8 @@ There is no cgroup for each run. Python cannot start a process in one, and movin
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
-``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts on; ``proctree``,
-``procfile``, ``pidfds`` and ``subreaper`` know Linux.
+``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
+on; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
     spawn: setting (accounts, envfile + files, environment, programs) --> what the process finds
            execute                  subprocess: vfork, or fork with another user
