@@ -148,7 +148,10 @@ def test_daemon_and_job_are_killed(
         _change_attempt(daemon.ledger, run, f"pid = {os.getpid()}")
     log = daemon.start()
     lost = log.wait("run lost", run=run)
-    assert lost["reason"].startswith("ended while pycron was away")
+    # Whether the start had been entered by then is a matter of milliseconds.
+    assert lost["reason"].startswith(
+        ("ended while pycron was away", "pycron ended while it started")
+    )
     second = log.wait("run started", job="long")["run"]
     assert second != run
     gate.open()
