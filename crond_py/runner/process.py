@@ -109,11 +109,13 @@ class ProcessRunner:
         """
         number = signal.SIGKILL if force else signal.SIGTERM
         with self._lock:
-            if key in self._pending:
-                if self._pending[key] != signal.SIGKILL:
-                    self._pending[key] = number
-                return
-        self._supervisor.stop(key, number)
+            is_pending = key in self._pending
+            if is_pending and self._pending[key] != signal.SIGKILL:
+                self._pending[key] = number
+        if not is_pending:
+            self._supervisor.stop(key, number)
+        elif self._starters.withdraw(key):  # else a thread has it, and will see
+            self._fail(key, "stopped before it was started")
 
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the marks of runs of that ledger."""
