@@ -219,9 +219,7 @@ class Core:
             log.error("stopped with the ledger not written", extra=fields())
         left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
         if left and self._on_stopped:
-            log.info(
-                "runs are left to the next pycron", extra=fields(left=left)
-            )
+            log.info("runs are left to the next pycron", extra=fields(left=left))
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:
             callback()

@@ -15,7 +15,9 @@ events: queue.Queue[ProcessEvent] = queue.Queue()
 runner = ProcessRunner(events.put, SystemClock())
 runner.open()
 output, *argv = sys.argv[1:]
-runner.start(ProcessSpec(AttemptKey(1, 1), "one-1", tuple(argv), {}, "/", 0o022, OutputSpec(Path(output))))
+runner.start(
+    ProcessSpec(AttemptKey(1, 1), "one-1", tuple(argv), {}, "/", 0o022, OutputSpec(Path(output)))
+)
 while not isinstance(event := events.get(timeout=60), Ended):
     pass
 runner.close()
