@@ -2,6 +2,7 @@
 #
 #   make run         start the daemon on examples/quickstart.toml; Ctrl-C ends it
 #   make test        all tests but the long ones and the one that boots a systemd
+#   make test-quick  of those, all that start no daemon
 #   make test-long   the long ones
 #   make check       formatting, lints, types, import rules
 #   make coverage    the tests once more, with the branches that they take
@@ -28,7 +29,7 @@ PYTEST := $(BIN)/python -m pytest
 # Most of the time a test waits for a second to come, so more workers than processors do no harm.
 WORKERS ?= 4
 
-.PHONY: help run test test-long check coverage bench dist test-wheel test-systemd clean distclean
+.PHONY: help run test test-quick test-long check coverage bench dist test-wheel test-systemd clean distclean
 
 help:
 	@sed -n '/^# *make/s/^# *//p' Makefile
@@ -68,6 +69,9 @@ run: $(VENV)/.stamp-run
 
 test: $(VENV)/.stamp-dev
 	$(PYTEST) -n $(WORKERS) -m "not long and not systemd"
+
+test-quick: $(VENV)/.stamp-dev
+	$(PYTEST) -n $(WORKERS) -m "not long and not systemd" --ignore tests/e2e
 
 test-long: $(VENV)/.stamp-dev
 	$(PYTEST) -m "long and not systemd"
