@@ -310,8 +310,7 @@ def test_damaged_while_it_runs(daemon: Daemon) -> None:
     daemon.cli("trigger", "quick")
     log.wait("run succeeded", job="quick")
     _ruin(daemon.ledger, "meta")
-    daemon.cli("trigger", "quick")
-    log.wait("run succeeded", job="quick", count=2)
+    daemon.cli("trigger", "quick", "--wait")  # until its outcome is in the ledger
     damaged = log.wait("the ledger is damaged; it was set aside and a fresh one begun")
     assert damaged["level"] == "critical"
     assert Path(damaged["set_aside_as"]).exists()
@@ -326,8 +325,7 @@ def test_damaged_while_it_runs(daemon: Daemon) -> None:
     (long,) = daemon.status()["active"]
     assert (long["run"], long["job"]) == (1, "long")
     assert len(daemon.stamps("long")) == 1
-    daemon.cli("trigger", "quick")
-    daemon.log.wait("run succeeded", job="quick")
+    daemon.cli("trigger", "quick", "--wait")
     assert [row["run"] for row in daemon.history("quick")] == [3, 4]
 
 
