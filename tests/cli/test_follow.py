@@ -150,10 +150,11 @@ def env(tmp_path: Path) -> dict[str, str]:
     """Return an environment with a job that waits for a word in between."""
     (tmp_path / "crontab.toml").write_text(
         '[jobs.slow]\nschedule = "0 0 1 1 *"\non_stop = "leave"\noutput_limit = "64K"\n'
-        f'command = "echo began; read x < gate; seq 100000; read x < gate; echo ended"\n'
+        f'command = "echo began; read x < first; seq 100000; read x < second; echo ended"\n'
         f'cwd = "{tmp_path}"\n'
     )
-    os.mkfifo(tmp_path / "gate")
+    for gate in ("first", "second"):  # one each: what is still being closed is not opened again
+        os.mkfifo(tmp_path / gate)
     return environment(tmp_path)
 
 
@@ -163,9 +164,9 @@ def test_following_what_is_beyond_its_limit(env: dict[str, str], tmp_path: Path)
         run_id = pycron("trigger", "slow", env=env).stdout.strip()
         with following(run_id, env) as follower:
             lines_until(follower, "began")
-            (tmp_path / "gate").write_text("go\n")
+            (tmp_path / "first").write_text("go\n")
             lines = lines_until(follower, "100000")
-            (tmp_path / "gate").write_text("go\n")
+            (tmp_path / "second").write_text("go\n")
             assert lines_until(follower, "ended") == ["ended"]
             assert follower.wait(60) == 0
     assert lines[:100] == [str(number) for number in range(1, 101)]
@@ -183,9 +184,9 @@ def test_following_across_a_restart_of_the_daemon(env: dict[str, str], tmp_path:
             daemon.send_signal(signal.SIGKILL)
             assert follower.stderr is not None
             assert "waiting for the next one" in follower.stderr.readline()
-            (tmp_path / "gate").write_text("go\n")  # it goes on meanwhile
+            (tmp_path / "first").write_text("go\n")  # it goes on meanwhile
             lines_until(follower, "100000")
             with running(env):
-                (tmp_path / "gate").write_text("go\n")
+                (tmp_path / "second").write_text("go\n")
                 lines_until(follower, "ended")
                 assert follower.wait(60) == 0
