@@ -64,8 +64,8 @@ class Stopper:
     def _stop_process(self, active: ActiveRun, stop: Stop) -> None:
         before = active.stop
         has_ended = active.attempt is not None and active.attempt.exit is not None
-        if before is not None and has_ended:
-            # The command has ended by itself, and only what it left behind is being ended.
+        if before is not None and has_ended and before.outcome is Outcome.SUCCEEDED:
+            # The command has done its work, and only what it left behind is being ended.
             stop = replace(before, is_forced=before.is_forced or stop.is_forced)
         elif before is not None:
             # A later request may be more urgent, and a cancel is the last word: no retry after it.

@@ -38,6 +38,7 @@ def test_survivor_is_adopted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     log = daemon.start(LONG)
     run = log.wait("run started", job="long")["run"]
     bell.wait()
+    daemon.status()  # all that has happened is in the ledger when it answers
     daemon.kill()
     log = daemon.start()
     assert log.wait("run of an earlier pycron")["run"] == run
@@ -71,6 +72,7 @@ def test_survivor_whose_start_was_not_recorded(daemon: Daemon, bell: Bell, gate:
     log = daemon.start(LONG)
     run = log.wait("run started", job="long")["run"]
     bell.wait()
+    daemon.status()  # all that has happened is in the ledger when it answers
     daemon.kill()
     _change_attempt(daemon.ledger, run, "pid = NULL, start_ticks = NULL, started_at = NULL")
     log = daemon.start()
@@ -100,6 +102,7 @@ def test_survivor_is_timed_out(daemon: Daemon, bell: Bell) -> None:
     """)
     run = log.wait("run started", job="long")["run"]
     bell.wait()
+    daemon.status()  # all that has happened is in the ledger when it answers
     daemon.kill()
     assert processes_with(mark)
     log = daemon.start()
@@ -122,6 +125,7 @@ def test_survivor_can_be_cancelled(daemon: Daemon, bell: Bell) -> None:
     """)
     run = daemon.cli("trigger", "long").stdout.strip()
     bell.wait()
+    daemon.status()  # all that has happened is in the ledger when it answers
     daemon.kill()
     assert processes_with(mark)
     daemon.start()
@@ -142,6 +146,7 @@ def test_daemon_and_job_are_killed(
     log = daemon.start(LONG)
     run = log.wait("run started", job="long")["run"]
     pid = int(bell.wait())
+    daemon.status()
     daemon.kill()
     kill_session(pid)
     if reused_pid:
@@ -165,6 +170,7 @@ def test_rerun(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     run = int(daemon.cli("trigger", "long").stdout)
     pid = int(bell.wait())
     log.wait("run started", run=run)
+    daemon.status()
     daemon.kill()
     kill_session(pid)
     log = daemon.start()

@@ -83,6 +83,7 @@ def test_state_of_another_boot(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     daemon.start(long)
     pid = int(bell.wait())
     run = daemon.log.wait("run started", job="long")["run"]
+    daemon.status()  # all that has happened is in the ledger when it answers
     daemon.kill()
     with closing(sqlite3.connect(daemon.ledger)) as ledger, ledger:
         ledger.execute("UPDATE attempts SET boot_id = 'another', start_ticks = start_ticks + 1")
