@@ -274,7 +274,7 @@ class Chains:
         Of jobs that are waited for together the first one's stretch counts, and cycles of it that
         are known by themselves have rows of their own.
         """
-        last = news.last_due or news.due
+        first, last = news.due, news.last_due or news.due
         count = news.count
         if join is not None:
             if join.is_over(news.due) and join.is_over(last):
@@ -283,13 +283,15 @@ class Chains:
             for (due, _), cycle in list(join.cycles.items()):
                 if news.due <= due <= last:
                     count -= 1
+                    if due == first:
+                        first += TICK  # that instant has a row of its own
                     if not cycle.is_decided:
                         cycle.is_decided = True
                         reason = f"upstream_failed: {news.job} was missed"
                         self._skip(state, max(cycle.era, news.era), due, reason)
         reason = f"upstream_failed: {news.job} was missed, and nothing follows a stretch of that"
         if count > 0:
-            self._skip(state, news.era, news.due, reason, last_due=last, count=count)
+            self._skip(state, news.era, first, reason, last_due=last, count=count)
 
     def _skip(
         self,
@@ -303,7 +305,8 @@ class Chains:
         level: int = logging.WARNING,
     ) -> None:
         """Enter that a run does not come, because of what it waited for."""
-        last_due = last_due if count > 1 else None
+        if last_due is not None and last_due <= due:
+            last_due = None
         claim = Claim(
             state.job.name,
             era,

@@ -449,12 +449,8 @@ def _most_waiting(job: Job) -> float:
 
 
 def _counts_as_alive(inspector: Inspector, tree: Tree) -> bool:
-    """Tell whether a tree is a run that lives: not if it is what an ended one was to leave."""
-    if tree.leader.is_alive or inspector._is_open(tree):
-        return True
-    # By the job as it was started, or after a restart as it is in force.
-    job = inspector.world.in_force.get(tree.job)
-    return tree.spec.leftovers is job.leftovers is Leftovers.KILL if job is not None else False
+    """Tell whether a tree is a run that lives: not if it is what an ended one has left."""
+    return tree.leader.is_alive or inspector._is_open(tree)
 
 
 def _fits_its_pool(inspector: Inspector, tree: Tree, _run: Run) -> Wrong:
@@ -579,12 +575,21 @@ def _is_over(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None
         yield "P1", f"is {attempt.outcome} while process {tree.leader.pid} runs"
     elif "left alone" in attempt.reason and not _was_stopped_in_this_life(inspector, tree):
         return  # it had ended by itself before anything was asked of it, and that is said
+    elif attempt.outcome is Outcome.LOST and tree.key not in inspector.stopping:
+        yield from _may_leave(inspector, run, attempt)
     elif tree.was_stopped or attempt.outcome in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
         yield "P6", f"is {attempt.outcome} while its descendants run"
-    elif attempt.outcome is Outcome.LOST and attempt.pid is None:
-        # Where its start is known, what it has left is no run: a service would hold its job.
+
+
+def _may_leave(inspector: Inspector, run: Run, attempt: Attempt) -> Wrong:
+    """Say what is wrong with an attempt that was lost while its descendants run.
+
+    Where its start is known, what it has left is no run: a service would hold its job. That it was
+    being ended nobody can know where the ledger could not take it.
+    """
+    if attempt.pid is None:
         yield "P5", "is lost while its descendants run, which may be the command"
-    elif attempt.outcome is Outcome.LOST and _kills_leftovers(inspector, run):
+    elif _kills_leftovers(inspector, run):
         yield "P6", "is lost while its descendants run, which are to be ended"
 
 
@@ -713,7 +718,8 @@ def _had_ended_before(inspector: Inspector, run: Run) -> bool:
     """Whether the leader had ended by itself when the cancel came."""
     tree = inspector.world.tree_of(AttemptKey(run.id, len(run.attempts)))
     since_ns = inspector.world.requests.cancelled[run.id]
-    return tree is not None and (tree.leader.ended_ns or since_ns) < since_ns
+    ended_ns = tree.leader.ended_ns if tree is not None else None
+    return ended_ns is not None and ended_ns <= since_ns
 
 
 _RUN_RULES: tuple[RunRule, ...] = (_has_its_reason, _is_its_last_attempt, _was_asked_for)
