@@ -312,6 +312,8 @@ class Accounts:
             if segment.holds(run):
                 if segment.counts(run):
                     segment.covered += run.count
+                if run.last_due is not None and run.last_due > segment.until:
+                    segment.is_sure = False  # of readings that were there while nobody looked
                 if not segment.is_sure:
                     return True
                 for due in {run.due, run.last_due or run.due}:
