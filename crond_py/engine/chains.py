@@ -68,13 +68,16 @@ class _Join:
     """A job that waits for several others, and what it knows of open cycles, oldest first.
 
     With one head, runs of one cycle have its era. Several heads have eras of their own, so their
-    cycles are known by the due instant alone. ``stretches`` are those that were skipped whole.
+    cycles are known by the due instant alone. ``stretches`` are those that were skipped whole:
+    first, last and number.
     """
 
     trigger: AfterTrigger
     has_one_head: bool
     cycles: OrderedDict[_Key, _Cycle] = field(default_factory=OrderedDict)
-    stretches: deque[tuple[datetime, datetime]] = field(default_factory=lambda: deque(maxlen=100))
+    stretches: deque[tuple[datetime, datetime, int]] = field(
+        default_factory=lambda: deque(maxlen=100)
+    )
 
     def key(self, due: datetime, era: int) -> _Key:
         """Return what a cycle is known by."""
@@ -92,7 +95,14 @@ class _Join:
 
     def is_over(self, due: datetime) -> bool:
         """Whether a cycle was skipped as one of a stretch."""
-        return any(first <= due <= last for first, last in self.stretches)
+        return any(first <= due <= last for first, last, _ in self.stretches)
+
+    def rest_of(self, first: datetime, count: int) -> tuple[datetime, int]:
+        """Return where what is new of a stretch begins, and how many there are of it."""
+        for known_first, known_last, known_count in self.stretches:
+            if known_first <= first <= known_last:
+                first, count = known_last + TICK, max(1, count - known_count)
+        return first, count
 
 
 class Chains:
@@ -279,9 +289,10 @@ class Chains:
         if join is not None:
             if join.is_over(news.due) and join.is_over(last):
                 return
-            join.stretches.append((news.due, last))
+            first, count = join.rest_of(first, count)
+            join.stretches.append((first, last, count))
             for (due, _), cycle in list(join.cycles.items()):
-                if news.due <= due <= last:
+                if first <= due <= last:
                     count -= 1
                     if due == first:
                         first += TICK  # that instant has a row of its own

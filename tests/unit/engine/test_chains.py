@@ -213,6 +213,27 @@ def test_what_was_missed_has_no_followers(machine_with: MachineWith) -> None:
     )
 
 
+def test_of_two_stretches_the_longer_one_is_accounted_for_to_its_end(
+    machine_with: MachineWith,
+) -> None:
+    """P1: where one of two jobs missed one run more than the other, that cycle has its row, too."""
+    one_less = replace(HEAD, name="less", missed=Missed.ONCE)
+    all_of_them = replace(HEAD, name="more", missed=Missed.SKIP)
+    world = machine_with(one_less, all_of_them, after("next", "less", "more"))
+    to_the_hour(world)
+    world.kill_daemon()
+    world.pass_time(5 * HOUR)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    missed = rows(world, "more")[-1]
+    skipped = [run for run in rows(world, "next") if str(run.outcome) == "skipped"]
+    assert sum(run.count for run in skipped) == missed.count
+    assert (skipped[0].due, skipped[-1].last_due or skipped[-1].due) == (
+        missed.due,
+        missed.last_due,
+    )
+
+
 def test_caught_up_cycles_are_followed(machine_with: MachineWith) -> None:
     """P1: each run that is made up has its own followers."""
     head = replace(HEAD, missed=Missed.ALL)
