@@ -23,10 +23,10 @@ from crond_py.schedule import (
     OneOff,
     Schedule,
     Shifted,
+    known_system_timezone,
     parse_schedule,
     shortest_distance,
     spread,
-    system_timezone,
 )
 
 _NOTHING = timedelta(0)
@@ -95,7 +95,7 @@ def _cron_schedule(job: Job, expressions: tuple[str, ...]) -> Schedule:
 
 
 def _zone(job: Job) -> str:
-    return job.timezone or system_timezone()
+    return job.timezone or known_system_timezone()
 
 
 def _shortest_distance(job: Job, schedule: Schedule) -> timedelta:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -17,12 +18,15 @@ from crond_py.crontab.model import (
     CronTrigger,
     EveryTrigger,
     Job,
+    StartupTrigger,
+    Trigger,
 )
-from crond_py.model import Condition, EveryMode
+from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import format_duration, system_timezone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +49,26 @@ def fingerprint(job: Job) -> str:
     offset, jitter) comes after that, for those alone. The text that is hashed is part of the
     ledger's format: another spelling would give every job a new baseline.
     """
-    identity = [*_identity(job), *_refinements(job)]
-    text = json.dumps(identity, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+    return _fingerprint(job.trigger, job.timezone, job.dst_gap, job.dst_fold, job.jitter)
 
 
-def _identity(job: Job) -> list[object]:
+@lru_cache(maxsize=2048)  # many jobs share few schedules, and so their fingerprints
+def _fingerprint(
+    trigger: Trigger,
+    timezone: str | None,
+    dst_gap: DstGap,
+    dst_fold: DstFold,
+    jitter: timedelta | None,
+) -> str:
+    rules = [timezone, dst_gap.value, dst_fold.value]
+    identity = [*_identity(trigger, rules), *_refinements(trigger, timezone, jitter)]
+    return hashlib.sha256(_JSON.encode(identity).encode("ascii")).hexdigest()[:16]
+
+
+def _identity(trigger: Trigger, rules: list[str | None]) -> list[object]:
     """Return what decides when a job is due, as plain values."""
-    match job.trigger:
+    match trigger:
         case CronTrigger(expressions):
-            rules = [job.timezone, job.dst_gap.value, job.dst_fold.value]
             return ["cron", sorted(set(expressions)), *rules]
         case EveryTrigger(period, mode):
             return ["every", period // _MICROSECOND, mode.value]
@@ -62,20 +76,22 @@ def _identity(job: Job) -> list[object]:
             return ["at", (instant - _EPOCH) // _MICROSECOND]
         case AfterTrigger(conditions):
             return ["after", sorted([name, asked.value] for name, asked in conditions.items())]
-        case trigger:
-            return ["startup", trigger.per_boot]
+        case StartupTrigger(per_boot):
+            return ["startup", per_boot]
 
 
-def _refinements(job: Job) -> Iterator[list[object]]:
+def _refinements(
+    trigger: Trigger, timezone: str | None, jitter: timedelta | None
+) -> Iterator[list[object]]:
     """Yield what else decides when a job is due, each with its name, where the job has it."""
-    match job.trigger:
+    match trigger:
         case EveryTrigger(align=align, offset=offset):
             if align is not None:
-                yield ["align", align.value, job.timezone]
+                yield ["align", align.value, timezone]
             if offset is not None and (offset or align is None):
                 yield ["offset", offset // _MICROSECOND]
-    if job.jitter is not None:
-        yield ["jitter", job.jitter // _MICROSECOND]
+    if jitter is not None:
+        yield ["jitter", jitter // _MICROSECOND]
 
 
 def describe_trigger(job: Job) -> str:

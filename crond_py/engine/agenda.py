@@ -67,9 +67,8 @@ class Agenda:
 
     # --- jobs come and go -----------------------------------------------------------------
 
-    def enter(self, job: Job, stored: Cursor | None, *, at_start: bool) -> JobState:
+    def enter(self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool) -> JobState:
         """Take a job in. Only ``at_start`` does what is stored of it count as time down."""
-        now = self._parts.timekeeper.now()
         cursor = self._cursor_for(job, stored, now, at_start=at_start)
         state = JobState(job, cursor)
         self._register.states[job.name] = state
@@ -80,9 +79,8 @@ class Agenda:
             self.forget(state)
         return state
 
-    def begin(self, state: JobState) -> None:
+    def begin(self, state: JobState, now: datetime) -> None:
         """Settle what a job missed while the daemon was down, and wait for what comes."""
-        now = self._parts.timekeeper.now()
         self._set_schedule(state)
         if state.is_live:
             self._start_at_once(state)
@@ -139,9 +137,7 @@ class Agenda:
             return
         if state.schedule is None or anchor is None or state.cursor.accounted_until >= anchor:
             return
-        due = None
-        with self._guarding(state):
-            due = next_unaccounted(state.schedule, state.cursor)
+        due = self._first_due(state)
         if due == anchor:
             self._save(state, advance(state.cursor, due))
             self._admitter.admit(state, due, Cause.SCHEDULE)
@@ -218,8 +214,7 @@ class Agenda:
         self.disarm(state)
         if not state.is_live or state.schedule is None or self._register.is_stopping:
             return
-        with self._guarding(state):
-            state.next_due = next_unaccounted(state.schedule, state.cursor)
+        state.next_due = self._first_due(state)
         if state.next_due is not None:
             self._wait_for(state, state.next_due, AHEAD)
 
@@ -281,7 +276,8 @@ class Agenda:
 
     def _settle(self, state: JobState, until: datetime, cause: str) -> None:
         """Account for every occurrence up to ``until`` that has no row yet."""
-        if state.schedule is None:
+        first = self._first_due(state)
+        if state.schedule is None or first is None or first > until:
             return
         job = state.job
         rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
@@ -358,6 +354,16 @@ class Agenda:
             is_new = cursor.fingerprint != state.cursor.fingerprint
             state.cursor = cursor
             self._parts.outbox.write(SetCursor(cursor), durable=is_new)
+
+    def _first_due(self, state: JobState) -> datetime | None:
+        """Return the job's first occurrence without a row; None also where it is now disabled."""
+        if state.schedule is None:
+            return None
+        try:
+            return next_unaccounted(state.schedule, state.cursor)
+        except Exception as error:  # noqa: BLE001 - as in _guarding, and asked for every job
+            self._disable(state, error)
+            return None
 
     @contextmanager
     def _guarding(self, state: JobState) -> Iterator[None]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from graphlib import TopologicalSorter
 
-from crond_py.crontab.model import AfterTrigger, Trigger
+from crond_py.crontab.model import AfterTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState
@@ -124,11 +124,12 @@ class Chains:
         """Take the jobs of a crontab."""
         self._followers.clear()
         joins, self._joins = self._joins, {}
-        triggers = {state.job.name: state.job.trigger for state in states if not state.is_removed}
         after = {
-            name: trigger for name, trigger in triggers.items() if isinstance(trigger, AfterTrigger)
+            state.job.name: state.job.trigger
+            for state in states
+            if isinstance(state.job.trigger, AfterTrigger) and not state.is_removed
         }
-        heads = _heads(triggers, after)
+        heads = _heads(after)
         for name, trigger in after.items():
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
@@ -352,12 +353,10 @@ def _is_due(state: JobState, due: datetime) -> bool:
     return state.schedule is not None and state.schedule.latest_until(due) == due
 
 
-def _heads(
-    triggers: Mapping[str, Trigger], after: Mapping[str, AfterTrigger]
-) -> dict[str, str | None]:
-    """Return for each job the one that its chain begins with; None where there are several."""
+def _heads(after: Mapping[str, AfterTrigger]) -> dict[str, str | None]:
+    """Return for each job of a chain the one that it begins with; None: there are several."""
     heads: dict[str, str | None] = {}
-    graph = {name: after[name].conditions if name in after else () for name in triggers}
+    graph = {name: trigger.conditions for name, trigger in after.items()}
     for name in TopologicalSorter(graph).static_order():
         above = {heads.get(upstream) for upstream in graph.get(name, ())}
         heads[name] = name if not above else above.pop() if len(above) == 1 else None

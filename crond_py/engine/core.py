@@ -77,8 +77,9 @@ class Core:
         last = self._ledger.last_runs()
         open_runs = self._ledger.open_runs()
         self._set_pools(crontab)
+        now = self._parts.timekeeper.now()
         for job in crontab.jobs.values():
-            state = self._agenda.enter(job, cursors.get(job.name), at_start=True)
+            state = self._agenda.enter(job, cursors.get(job.name), now, at_start=True)
             state.last = last.get(job.name)
         self._chains.set_jobs(self._register.states.values())
         for name, cursor in cursors.items():
@@ -88,8 +89,9 @@ class Core:
         Recoverer(
             self._parts, self._register, self._attempts, self._admitter, self._stopper
         ).recover(open_runs, self._ledger.identity, cursors)
+        now = self._parts.timekeeper.now()
         for state in list(self._register.states.values()):
-            self._agenda.begin(state)
+            self._agenda.begin(state, now)
         for state in list(self._register.states.values()):
             self._agenda.begin_startup(state)
         self._flush()
@@ -102,14 +104,15 @@ class Core:
         cursors = self._ledger.cursors() if has_new else {}
         last = self._ledger.last_runs() if has_new else {}
         self._set_pools(crontab)
+        now = self._parts.timekeeper.now()
         for name in [name for name in states if name not in crontab.jobs]:
             self._remove(states[name])
         for name, job in crontab.jobs.items():
             state = states.get(name)
             if state is None:
-                state = self._agenda.enter(job, cursors.get(name), at_start=False)
+                state = self._agenda.enter(job, cursors.get(name), now, at_start=False)
                 state.last = last.get(name)
-                self._agenda.begin(state)
+                self._agenda.begin(state, now)
             else:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -120,7 +119,7 @@ class JobState:
     next_due: datetime | None = None
     timer: Timer | None = None
     active: list[ActiveRun] = field(default_factory=list)
-    queued: deque[ActiveRun] = field(default_factory=deque)
+    queued: list[ActiveRun] = field(default_factory=list)
     last: Run | None = None
     last_manual: datetime | None = None
     lags: LagRecord | None = None

@@ -29,7 +29,7 @@ from crond_py.schedule.kinds import Explaining, Interval, OneOff, Schedule
 from crond_py.schedule.parse import clear_zone_cache, parse_schedule
 from crond_py.schedule.shifted import Shifted, spread
 from crond_py.schedule.spacing import shortest_distance
-from crond_py.schedule.system_zone import system_timezone
+from crond_py.schedule.system_zone import known_system_timezone, system_timezone
 
 __all__ = [
     "Aligned",
@@ -41,6 +41,7 @@ __all__ = [
     "Shifted",
     "clear_zone_cache",
     "format_duration",
+    "known_system_timezone",
     "parse_duration",
     "parse_schedule",
     "shortest_distance",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule import changes
@@ -14,19 +15,30 @@ from crond_py.schedule.timeline import Timeline
 from crond_py.schedule.zones import Piece, Zone
 
 
+class _Gap(NamedTuple):
+    """The seconds [start, due) in which nothing is due, and ``end``, the instant of ``due``."""
+
+    start: int
+    due: int
+    end: datetime
+
+
 class CronSchedule:
     """Due whenever one of the expressions is. It never changes and may be shared.
 
     What is due is a whole second; an instant at which several expressions are due counts once.
+    The gap that was last found is remembered: a crontab of many jobs has few schedules, and asks
+    each of them the same once for every job.
     """
 
-    __slots__ = ("_timelines", "_zone")
+    __slots__ = ("_gap", "_timelines", "_zone")
 
     def __init__(
         self, expressions: Sequence[Expression], zone: Zone, gap: DstGap, fold: DstFold
     ) -> None:
         self._zone = zone
         self._timelines = tuple(Timeline(each, zone, gap, fold) for each in expressions)
+        self._gap: _Gap | None = None
 
     def __repr__(self) -> str:
         expressions = ", ".join(repr(line.expression.text) for line in self._timelines)
@@ -34,8 +46,14 @@ class CronSchedule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first due instant strictly after ``instant``, or None up to the year 9999."""
-        due = self._first_from(to_second(instant) + 1)
-        return None if due is None else to_instant(due)
+        start = to_second(instant) + 1
+        gap = self._gap
+        if gap is None or not gap.start <= start <= gap.due:
+            due = self._first_from(start)
+            if due is None:
+                return None
+            gap = self._gap = _Gap(start, due, to_instant(due))
+        return gap.end
 
     def latest_until(self, instant: datetime) -> datetime | None:
         """Return the newest due instant up to ``instant``, or None back to the year 1."""
@@ -46,6 +64,9 @@ class CronSchedule:
     def count(self, after: datetime, until: datetime) -> int:
         """Return how many are due in (after, until]; months are walked, not what is due."""
         start, end = to_second(after) + 1, to_second(until) + 1
+        gap = self._gap
+        if gap is not None and gap.start <= start and end <= gap.due:
+            return 0
         return sum(self._count_in(piece, start, end) for piece in self._zone.pieces(start, end))
 
     def occurrences(self, start: datetime, end: datetime) -> Iterator[datetime]:

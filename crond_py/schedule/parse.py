@@ -12,6 +12,7 @@ from crond_py.schedule.cron import CronSchedule
 from crond_py.schedule.duration import parse_duration
 from crond_py.schedule.expression import ALLOWED, has_hash, read_expression
 from crond_py.schedule.kinds import Schedule, from_epoch
+from crond_py.schedule.system_zone import forget_system_zone
 from crond_py.schedule.zones import forget_zones, zone_of
 
 _EVERY: Final = "@every"
@@ -44,12 +45,13 @@ def parse_schedule(
 
 
 def clear_zone_cache() -> None:
-    """Have time zone data read again, so that a reload takes up an update of the system's.
+    """Have time zone data and the host's zone read again, so that a reload takes up a change.
 
     Schedules made before keep what they were made with.
     """
     _schedule.cache_clear()
     forget_zones()
+    forget_system_zone()
 
 
 @lru_cache(maxsize=2048)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,24 @@ def system_timezone(environment: Mapping[str, str] | None = None, etc: Path = _E
         if find_zone(name) is not None:
             return name
     return "UTC"
+
+
+def known_system_timezone() -> str:
+    """Return what ``system_timezone`` said when it was last asked, before ``forget_system_zone``.
+
+    For those that ask once for every job. Another value of TZ is noticed at once.
+    """
+    return _known(os.environ.get("TZ"))
+
+
+@lru_cache(maxsize=8)
+def _known(_variable: str | None) -> str:
+    return system_timezone()
+
+
+def forget_system_zone() -> None:
+    """Have the host's zone looked up again from now on."""
+    _known.cache_clear()
 
 
 def _names_in(etc: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
-from crond_py.schedule import Schedule, parse_schedule
+from crond_py.schedule import Schedule, clear_zone_cache, parse_schedule
 from tests.unit.schedule.cases import (
     EXPRESSIONS,
     FOLDS,
@@ -137,3 +137,22 @@ def test_a_union_is_the_set_union(
     if expected:
         assert union.next_after(start) == expected[0]
         assert union.latest_until(end) == expected[-1]
+
+
+@given(CASES, st.lists(st.integers(-3000, 3000), min_size=2, max_size=12))
+def test_an_answer_does_not_depend_on_what_was_asked_before(case: Case, minutes: list[int]) -> None:
+    """P2: what a schedule remembers of one question changes none of its later answers."""
+    start, end = around(case[1])
+    middle = start + (end - start) / 2
+    asked = parsed(case)
+    for each in minutes:
+        instant = middle + timedelta(minutes=each)
+        clear_zone_cache()
+        fresh = parsed(case)
+        assert fresh is not asked
+        due = fresh.next_after(instant)
+        assert asked.next_after(instant) == due
+        if due is not None:
+            for until in (due - MICROSECOND, due, due + timedelta(hours=1)):
+                clear_zone_cache()
+                assert asked.count(instant, until) == parsed(case).count(instant, until)
