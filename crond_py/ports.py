@@ -79,7 +79,8 @@ class Claim:
     """Enter a new run. With ``attempt``, its first attempt begins in the same breath.
 
     A claim whose (job, era, due) is already there is refused: nothing is written for it. One
-    that comes with an outcome has finished when it was claimed.
+    that comes with an outcome has finished when it was claimed. ``run_id`` is given where the
+    ledger has forgotten the run, which had that id; else the ledger gives one.
     """
 
     job: str
@@ -93,6 +94,7 @@ class Claim:
     last_due: datetime | None = None
     count: int = 1
     attempt: Attempt | None = None
+    run_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,19 @@ class Pruned:
     outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What a ledger does not know any more: the newest of what it had promised to keep.
+
+    Occurrences up to ``until`` may have been claimed, and may have run, and ids up to ``last_id``
+    been given, all that in the boot ``boot_id`` of the machine.
+    """
+
+    until: datetime
+    last_id: int
+    boot_id: str
+
+
 class LedgerReader(Protocol):
     """What can be asked of a ledger."""
 
@@ -201,6 +216,14 @@ class Ledger(LedgerReader, Protocol):
         missed ones too), and those that were due and had finished before ``older_than``. None:
         no such bound. At most ``limit`` go at a time, oldest due first, so that nothing waits
         for long; there may be more where as many went.
+        """
+        ...
+
+    @property
+    def gap(self) -> Gap | None:
+        """What it had lost when it was opened; None: nothing that anybody knows of.
+
+        The next durable write tells it that this has been accounted for.
         """
         ...
 
@@ -393,6 +416,10 @@ class Processes(Protocol):
 
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the mark of a run of the ledger of that identity."""
+        ...
+
+    def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
+        """Return the job and the due instant that a survivor was started for, if it shows them."""
         ...
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:

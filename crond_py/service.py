@@ -177,7 +177,14 @@ class Service:
             # Under the lock: a second daemon must not replace the first one's file.
             stack.enter_context(PidFile(self._options.pid_file))
         ledger = stack.enter_context(
-            closing(open_ledger(places.ledger, self._clock, keep_hold=partial(self._keep, lock)))
+            closing(
+                open_ledger(
+                    places.ledger,
+                    self._clock,
+                    keep_hold=partial(self._keep, lock),
+                    boot_id=boot_id(),
+                )
+            )
         )
         become_subreaper()
         sinks = {OutputMode.STREAM: self._log}

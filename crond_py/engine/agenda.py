@@ -9,7 +9,7 @@ forward) are settled by the job's missed policy.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,19 +21,20 @@ from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
 from crond_py.engine.telling import fields, log
-from crond_py.model import Cause, Cursor, EveryMode, Outcome, State
+from crond_py.model import Cause, Cursor, EveryMode, Missed, Outcome, State
 from crond_py.policy import (
     TICK,
     Dropped,
     MissedRule,
     Occurrences,
+    Stretch,
     advance,
     next_unaccounted,
     plan_missed,
     rewind,
     unaccounted,
 )
-from crond_py.ports import Claim, SetCursor
+from crond_py.ports import Claim, Gap, SetCursor
 from crond_py.schedule import OneOff, format_duration
 from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 
@@ -50,6 +51,10 @@ WAS_DOWN = "pycron was not running"
 WAS_FROZEN = "pycron was frozen or the machine suspended"
 WAS_SET_FORWARD = "the clock was set forward"
 WAS_PAST = "its time was past when pycron first read it"
+
+WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
+
+_DROPS_ALL = MissedRule(Missed.SKIP, None, 0)
 
 _REMOVED = "removed:"
 """Begins the fingerprint in the cursor of a job that is not in force."""
@@ -79,9 +84,11 @@ class Agenda:
             self.forget(state)
         return state
 
-    def begin(self, state: JobState, now: datetime) -> None:
+    def begin(self, state: JobState, now: datetime, gap: Gap | None = None) -> None:
         """Settle what a job missed while the daemon was down, and wait for what comes."""
         self._set_schedule(state)
+        if state.is_live and gap is not None:
+            self._settle_forgotten(state, gap.until)
         if state.is_live:
             self._start_at_once(state)
             self._settle(state, now, _past_cause(state))
@@ -92,7 +99,7 @@ class Agenda:
             self._restart_delay(state, now)
             self.arm(state)
 
-    def begin_startup(self, state: JobState) -> None:
+    def begin_startup(self, state: JobState, gap: Gap | None = None) -> None:
         """Run a job that is due at the start of the daemon or of the machine."""
         trigger = state.job.trigger
         if not isinstance(trigger, StartupTrigger) or not state.is_live:
@@ -101,7 +108,10 @@ class Agenda:
             return
         now = max(self._parts.timekeeper.now(), state.cursor.accounted_until + TICK)
         self._save(state, replace(advance(state.cursor, now), boot_id=self._parts.boot_id))
-        self._admitter.admit(state, now, Cause.STARTUP)
+        if trigger.per_boot and gap is not None and gap.boot_id == self._parts.boot_id:
+            self._record(state, Dropped(now, now, 1, WAS_FORGOTTEN), Outcome.LOST)
+        else:
+            self._admitter.admit(state, now, Cause.STARTUP)
 
     def replace_job(self, state: JobState, job: Job) -> None:
         """Take a job's new definition; its beat goes on unless the schedule itself changed."""
@@ -287,7 +297,8 @@ class Agenda:
         if plan is None:
             return
         if plan.dropped is not None:
-            self._record_dropped(state, plan.dropped, cause)
+            why = f"{cause}; {plan.dropped.why}"
+            self._record(state, replace(plan.dropped, why=why), Outcome.MISSED)
         self._save(state, advance(state.cursor, plan.accounted_until))
         for due in plan.catch_up:
             self._admitter.admit(state, due, Cause.CATCH_UP)
@@ -295,7 +306,27 @@ class Agenda:
             self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
         self._begin_delay_if_idle(state)
 
-    def _record_dropped(self, state: JobState, dropped: Dropped, cause: str) -> None:
+    def _settle_forgotten(self, state: JobState, until: datetime) -> None:
+        """Enter as lost what may have had a row that the ledger does not have any more.
+
+        That are all occurrences up to ``until`` but those whose runs are known all the same.
+        """
+        if state.schedule is None:
+            return
+        stretches = unaccounted(state.cursor, until)
+        known = sorted(active.run.due for active in [*state.active, *state.queued])
+        plan, accounted = None, [due for due in known if state.cursor.accounted_until < due]
+        with self._guarding(state):
+            plan = plan_missed(state.schedule, _without(known, stretches), _DROPS_ALL, until)
+        if plan is not None and plan.dropped is not None:
+            self._record(state, replace(plan.dropped, why=WAS_FORGOTTEN), Outcome.LOST)
+            accounted.append(plan.accounted_until)
+        if accounted:
+            self._save(state, advance(state.cursor, min(max(accounted), until)))
+            self._begin_delay_if_idle(state)
+
+    def _record(self, state: JobState, dropped: Dropped, outcome: Outcome) -> None:
+        """Enter occurrences that are not run."""
         claim = Claim(
             state.job.name,
             state.cursor.era,
@@ -303,8 +334,8 @@ class Agenda:
             Cause.SCHEDULE,
             State.DONE,
             self._parts.timekeeper.now(),
-            outcome=Outcome.MISSED,
-            reason=f"{cause}; {dropped.why}",
+            outcome=outcome,
+            reason=dropped.why,
             last_due=dropped.last if dropped.count > 1 else None,
             count=dropped.count,
         )
@@ -314,16 +345,16 @@ class Agenda:
                 claim.job,
                 claim.era,
                 claim.due,
-                Outcome.MISSED,
+                outcome,
                 last_due=claim.last_due,
                 count=claim.count,
             )
         )
         self._log(
             logging.WARNING,
-            "occurrences missed",
+            f"occurrences {outcome}",
             state,
-            f"{cause}; {dropped.why}",
+            dropped.why,
             count=dropped.count,
             first=dropped.first,
             last=dropped.last,
@@ -400,6 +431,18 @@ def _fixed_delay(job: Job) -> timedelta | None:
     if isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY:
         return trigger.period
     return None
+
+
+def _without(instants: Iterable[datetime], stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return the stretches of time with ``instants``, which are sorted, cut out of them."""
+    cut = []
+    for after, until in stretches:
+        for instant in instants:
+            if after < instant <= until:
+                cut.append((after, instant - TICK))
+                after = instant  # noqa: PLW2901 - what is left of it
+        cut.append((after, until))
+    return [(after, until) for after, until in cut if after < until]
 
 
 def _place(job: Job) -> tuple[object, ...]:

@@ -27,7 +27,7 @@ from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
 from crond_py.policy import TICK, Follow, judge_upstreams
-from crond_py.ports import Claim, LedgerReader, RunQuery
+from crond_py.ports import Claim, Ledger, RunQuery
 
 REMEMBERED = 1000
 """Of how many open cycles a job that waits for several others knows at most; others it looks up."""
@@ -109,7 +109,7 @@ class Chains:
     """Makes runs of the jobs that wait for others, as those get their outcomes."""
 
     def __init__(
-        self, parts: Parts, register: Register, admitter: Admitter, ledger: LedgerReader
+        self, parts: Parts, register: Register, admitter: Admitter, ledger: Ledger
     ) -> None:
         self._parts = parts
         self._register = register
@@ -185,6 +185,12 @@ class Chains:
     ) -> bool:
         """Decide a cycle if it can be decided; True where it waits for more."""
         if cycle.is_decided:
+            return False
+        gap = self._ledger.gap
+        if gap is not None and news.due <= gap.until:
+            cycle.is_decided = True
+            reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
+            self._skip(state, cycle.era, news.due, reason)
             return False
         follow = judge_upstreams(trigger.conditions, cycle.outcomes)
         if follow is Follow.WAIT:
@@ -287,6 +293,7 @@ class Chains:
         """
         first, last = news.due, news.last_due or news.due
         count = news.count
+        how = "lost" if news.outcome is Outcome.LOST else "missed"
         if join is not None:
             if join.is_over(news.due) and join.is_over(last):
                 return
@@ -299,9 +306,9 @@ class Chains:
                         first += TICK  # that instant has a row of its own
                     if not cycle.is_decided:
                         cycle.is_decided = True
-                        reason = f"upstream_failed: {news.job} was missed"
+                        reason = f"upstream_failed: {news.job} was {how}"
                         self._skip(state, max(cycle.era, news.era), due, reason)
-        reason = f"upstream_failed: {news.job} was missed, and nothing follows a stretch of that"
+        reason = f"upstream_failed: {news.job} was {how}, and nothing follows a stretch of that"
         if count > 0:
             self._skip(state, news.era, first, reason, last_due=last, count=count)
 

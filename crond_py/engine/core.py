@@ -88,12 +88,12 @@ class Core:
                 self._retention.note_removed(name)
         Recoverer(
             self._parts, self._register, self._attempts, self._admitter, self._stopper
-        ).recover(open_runs, self._ledger.identity, cursors)
-        now = self._parts.timekeeper.now()
+        ).recover(open_runs, self._ledger, cursors)
+        now, gap = self._parts.timekeeper.now(), self._ledger.gap
         for state in list(self._register.states.values()):
-            self._agenda.begin(state, now)
+            self._agenda.begin(state, now, gap)
         for state in list(self._register.states.values()):
-            self._agenda.begin_startup(state)
+            self._agenda.begin_startup(state, gap)
         self._flush()
 
     def reload(self, crontab: Crontab) -> None:

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
@@ -30,10 +31,11 @@ from crond_py.policy import (
     retry_delay,
     wants_rerun,
 )
-from crond_py.ports import ProcessSpec, SetAttempt, Survivor
+from crond_py.ports import Ledger, ProcessSpec, SetAttempt, Survivor
 
 CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
+FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
 
 REMOVED_JOBS = "(removed jobs)"
@@ -91,21 +93,28 @@ class Recoverer:
         self._starter = attempts.starter
         self._admitter = admitter
         self._stopper = stopper
+        self._not_seen = NOT_SEEN
 
     def recover(
-        self, open_runs: Iterable[Run], identity: str, cursors: Mapping[str, Cursor]
+        self, open_runs: Iterable[Run], ledger: Ledger, cursors: Mapping[str, Cursor]
     ) -> None:
         """Adopt, requeue or close every open run; ``cursors`` are those of all jobs ever.
 
         What survives is taken up before anything is started or given its outcome, which may start
-        others: it counts for the overlap policy and has its slot.
+        others: it counts for the overlap policy and has its slot. Of a ledger that has lost its
+        newest records nothing is believed to wait that may have begun (``forgotten``).
         """
-        runs = sorted(open_runs, key=lambda run: (_ORDER[run.state], run.id))
-        if not runs:
+        runs, identity = list(open_runs), ledger.identity
+        if not runs and ledger.gap is None:
             return
         survivors = defaultdict(list)
         for survivor in self._parts.processes.survivors(identity):
             survivors[survivor.tag, survivor.attempt].append(survivor)
+        if ledger.gap is not None:
+            self._not_seen = FORGOTTEN
+            forgotten = Forgotten(self._parts, self._register, ledger, ledger.gap)
+            runs = forgotten.runs(runs, survivors, cursors)
+        runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
         for run in runs:
             number = run.attempts[-1].number if run.attempts else 0
@@ -208,7 +217,7 @@ class Recoverer:
             case Recovery.ADOPT:
                 self._resume_process(state, active, found.survivors)
             case Recovery.ADOPT_REST | Recovery.END_REST:
-                active.how_lost = _how_lost(active)
+                active.how_lost = self._how_lost(active)
                 self._resume_process(state, active, found.survivors)
                 if recovery is Recovery.END_REST and active.stop is None:
                     self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
@@ -220,7 +229,7 @@ class Recoverer:
             case Recovery.REQUEUE:
                 self._admitter.wait_or_start(state, active)
             case Recovery.RERUN:
-                reason = _how_lost(active, found.survivors)
+                reason = self._how_lost(active, found.survivors)
                 self._attempts.close(active, Outcome.LOST, reason, None, now)
                 self._admitter.wait_or_start(state, active)
             case Recovery.LOST:
@@ -254,11 +263,18 @@ class Recoverer:
     def _close_lost(self, found: _Found, now: datetime) -> None:
         """End a run that nobody knows the end of, or that a crash cuts short time and again."""
         active = found.active
-        reason = _how_lost(active, found.survivors)
+        reason = self._how_lost(active, found.survivors)
         self._attempts.close(active, Outcome.LOST, reason, None, now)
         if active.job.on_crash is OnCrash.RERUN and active.lost > MOST_RERUNS:
             reason = f"{reason}; {TOO_OFTEN}"
         self._attempts.finish(active, Outcome.LOST, reason)
+
+    def _how_lost(self, active: ActiveRun, left: Sequence[Survivor] = ()) -> str:
+        was_seen = active.attempt is not None and active.attempt.pid is not None
+        pids = ", ".join(str(survivor.pid) for survivor in left[:_MOST_NAMED])
+        more = ", ..." if len(left) > _MOST_NAMED else ""
+        note = f"; it has left processes running: {pids}{more}" if left else ""
+        return (CUT_SHORT if was_seen else self._not_seen) + note
 
     def _close_stopped(self, found: _Found) -> None:
         """End an attempt that was being ended and is gone; until it is its turn the run counts."""
@@ -311,14 +327,6 @@ def _stopping(attempt: Attempt | None) -> Outcome | None:
     """Return what an attempt was being ended as; one that was lost was not, but its rest was."""
     stopping = attempt.stopping if attempt is not None else None
     return None if stopping is Outcome.LOST else stopping
-
-
-def _how_lost(active: ActiveRun, left: Sequence[Survivor] = ()) -> str:
-    was_seen = active.attempt is not None and active.attempt.pid is not None
-    pids = ", ".join(str(survivor.pid) for survivor in left[:_MOST_NAMED])
-    more = ", ..." if len(left) > _MOST_NAMED else ""
-    note = f"; it has left processes running: {pids}{more}" if left else ""
-    return (CUT_SHORT if was_seen else NOT_SEEN) + note
 
 
 def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:

@@ -11,6 +11,7 @@ what that promises is held by one suite, ``tests/conformance``, that runs agains
 - ``lock``: who may write. One daemon to a state directory.
 - ``salvage``, ``spare``, ``known``: what is carried over from a damaged file to a fresh one, read
   from it, from a copy beside it, or known to the daemon.
+- ``mark``: beside the file, what it must know; so it shows when its newest records are lost.
 - ``steps``: writes as rows, for the file and the journal alike; ``changes``: for memory.
 - ``database``, ``reader``, ``records``, ``queries.sql``, ``migrations/``: what ``sqlite`` is made
   of: files and errors, asking, rows to and from the model's words, the statements, the tables.
@@ -24,4 +25,8 @@ along. An error leaves nothing half written and the connection in use.
 What holds in trouble, too: a claim is durable, in the file or in the journal, before anybody acts
 on it; an occurrence has one run; a run keeps its number. The file knows the number of the
 journal's last record that it has, so none is copied twice, however often a daemon is killed.
+
+SQLite takes a log that was damaged or deleted for one that ended there, and an old copy of the file
+for the file. A start finds out by the mark, says it, and has a ``gap``: ids go on behind all that
+may have been given, and the engine enters as lost, and never runs again, what may have run.
 """

@@ -26,13 +26,14 @@ from crond_py.errors import LedgerCorruptError, LedgerError, PycronError, StateL
 from crond_py.ledger.aside import REFUSALS, Aside, tell_refused
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.known import Known, Remains
+from crond_py.ledger.mark import Mark, MarkKeeper
 from crond_py.ledger.salvage import begin_in_place
 from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
 from crond_py.logfields import fields
 from crond_py.model import Cursor, Run
-from crond_py.ports import Claim, Clock, Pruned, RunQuery, Write
+from crond_py.ports import Claim, Clock, Gap, Pruned, RunQuery, SetCursor, Write
 
 log = logging.getLogger("pycron.ledger")
 
@@ -55,7 +56,8 @@ class JournaledLedger:
     It has no lock of its own: any thread may use it, but one at a time. ``keep_hold`` is called
     before each write and makes sure that this is still the only daemon on the state directory,
     whatever was deleted there; it raises StateLockedError where it is not. ``reason`` is why the
-    file takes nothing from the start, and ``kept`` what the journal has then.
+    file takes nothing from the start, and ``kept`` what the journal has then. ``mark`` is what
+    stands beside the ledger by now, and ``gap`` what the ledger lacks of it.
     """
 
     def __init__(
@@ -68,6 +70,9 @@ class JournaledLedger:
         troubles: Sequence[str] = (),
         kept: Sequence[Record] = (),
         reason: LedgerError | None = None,
+        mark: Mark | None = None,
+        gap: Gap | None = None,
+        boot_id: str = "",
     ) -> None:
         self._file = file
         self._journal = journal
@@ -76,7 +81,12 @@ class JournaledLedger:
         self._lasting = list(troubles)
         self._identity = file.identity
         self._applied = file.applied
-        self._known = Known(file.cursors(), file.open_runs(), file.last_id)
+        self._gap = gap
+        self._boot_id = boot_id
+        self._marks = MarkKeeper(file.path)
+        self._promised = max(file.promised, mark.promised if mark is not None else 0)
+        last_id = max(file.last_id, gap.last_id if gap is not None else 0)
+        self._known = Known(file.cursors(), file.open_runs(), last_id)
         self._aside: Aside | None = None
         self._damage: LedgerCorruptError | None = None
         self._mended = 0
@@ -107,7 +117,10 @@ class JournaledLedger:
             self.settle()
         if self._aside is None:
             return self.write(writes, durable=durable)
-        return self._aside.write(writes, self._file, durable=durable)
+        ids = self._aside.write(writes, self._file, durable=durable)
+        if durable:
+            self._put_mark(writes)
+        return ids
 
     def _check_hold(self) -> None:
         """Raise LedgerError where another daemon is on the state directory by now."""
@@ -119,17 +132,24 @@ class JournaledLedger:
             pass  # nobody else has it, and whether the files take anything shows in a moment
 
     def _write_file(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
+        promised = self._promised + 1 if durable else 0
         try:
-            ids = self._file.write(writes, durable=durable)
+            ids = self._file.write(writes, durable=durable, promised=promised)
         except REFUSALS:
             return self._write_rest(writes)
         self._known.take(writes, ids)
+        if durable:
+            self._promised = promised
+            self._put_mark(writes)
         return ids
 
     def _write_rest(self, writes: Sequence[Write]) -> list[int | None]:
         """Write what the file takes; return an item for each claim."""
         steps = [_step_or_error(write) for write in writes]
-        results = iter(self._file.write_each([step for step in steps if isinstance(step, Step)]))
+        promised = self._promised + 1
+        good = [step for step in steps if isinstance(step, Step)]
+        results = iter(self._file.write_each(good, promised=promised))
+        self._promised = promised
         ids: list[int | None] = []
         for write, step in zip(writes, steps, strict=True):
             result = next(results) if isinstance(step, Step) else step
@@ -140,7 +160,24 @@ class JournaledLedger:
                 self._known.take([write], [result])
             if isinstance(write, Claim):
                 ids.append(result)
+        self._put_mark(writes)
         return ids
+
+    def _put_mark(self, writes: Sequence[Write]) -> None:
+        """Say beside the ledger what it knows by now, for the day when it does not any more."""
+        aside = self._aside
+        accounted = (write.cursor.accounted_until for write in writes if type(write) is SetCursor)
+        self._marks.put(
+            Mark(
+                self._identity,
+                self._promised,
+                self._applied if aside is None else aside.written,
+                self._known.last_id if aside is None else aside.memory.last_id,
+                # Claims are made a little ahead of their instants.
+                max([self._clock.now(), *accounted]),
+                self._boot_id,
+            )
+        )
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
@@ -157,6 +194,11 @@ class JournaledLedger:
             raise
 
     # --- trouble --------------------------------------------------------------------------
+
+    @property
+    def gap(self) -> Gap | None:
+        """What the ledger had lost when it was opened; see ``ports.Ledger``."""
+        return self._gap
 
     @property
     def troubles(self) -> Sequence[str]:
@@ -212,7 +254,12 @@ class JournaledLedger:
         """What is to be carried over should the file be lost now; not while there is trouble."""
         known = self._known
         return Remains(
-            self._identity, dict(known.cursors), known.open_runs(), known.last_id, self._applied
+            self._identity,
+            dict(known.cursors),
+            known.open_runs(),
+            known.last_id,
+            self._applied,
+            self._promised,
         )
 
     def _end_trouble(self, aside: Aside) -> None:

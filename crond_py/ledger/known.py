@@ -22,7 +22,8 @@ class Remains:
     """What is carried over into a ledger that is begun in another's place.
 
     ``identity`` is empty where nobody knows it. ``applied`` is the number of the journal's last
-    record that is in it. ``steps`` are carried over besides.
+    record that is in it, ``promised`` that of the last durable write. ``steps`` are carried over
+    besides.
     """
 
     identity: str
@@ -30,6 +31,7 @@ class Remains:
     open_runs: Sequence[Run]
     last_id: int
     applied: int
+    promised: int = 0
     steps: Sequence[Step] = ()
 
 
@@ -61,7 +63,7 @@ class Known:
         if run_id is None:  # one that is refused uses its id up
             self.last_id += 1
             return
-        self.last_id = run_id
+        self.last_id = max(self.last_id, run_id)
         if claim.outcome is None:
             self._open[run_id] = [claim]
 

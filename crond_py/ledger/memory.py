@@ -17,7 +17,7 @@ from typing import Any, Self
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.model import Cursor, Run, State
-from crond_py.ports import Claim, Pruned, RunQuery, SetAttempt, SetCursor, SetRun, Write
+from crond_py.ports import Claim, Gap, Pruned, RunQuery, SetAttempt, SetCursor, SetRun, Write
 
 _ABSENT = object()
 
@@ -45,6 +45,7 @@ class MemoryLedger:
         self._is_closed = False
         self._failures: list[Exception] = []
         self.failing: Exception | None = None
+        self._gap: Gap | None = None
 
     @classmethod
     def holding(
@@ -217,6 +218,11 @@ class MemoryLedger:
         return Pruned(len(pruned), tuple(outputs))
 
     @property
+    def gap(self) -> Gap | None:
+        """What a test has said that it has lost."""
+        return self._gap
+
+    @property
     def troubles(self) -> Sequence[str]:
         """Nothing: its troubles are those that a test makes."""
         return ()
@@ -235,10 +241,15 @@ class MemoryLedger:
 
     def _claim(self, claim: Claim, undo: _Undo) -> int | None:
         content = self._content
-        run_id = content.last_id.get("runs", 0) + 1
+        last_id = content.last_id.get("runs", 0)
+        run_id = last_id + 1 if claim.run_id is None else claim.run_id
+        if run_id in content.runs:
+            raise LedgerRefusedError(f"the ledger has a run {run_id} already")
         run = claimed(run_id, claim)
         _check(run)
-        _put(content.last_id, "runs", run_id, undo)  # a refused claim uses its id up, as in SQLite
+        _put(
+            content.last_id, "runs", max(last_id, run_id), undo
+        )  # a refused claim uses its id up, as in SQLite
         occurrence = (claim.job, claim.era, claim.due)
         if occurrence in content.occurrences:
             return None

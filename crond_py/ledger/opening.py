@@ -10,22 +10,23 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger.aside import tell_results
-from crond_py.ledger.database import is_passing
+from crond_py.ledger.database import damaged, is_passing
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.journaled import JournaledLedger, tell_damage
 from crond_py.ledger.known import Remains
+from crond_py.ledger.mark import Mark, read_mark
 from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
 from crond_py.ledger.spare import read_spare, write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, to_step, unpack
 from crond_py.logfields import fields
-from crond_py.ports import Clock, SetCursor
+from crond_py.ports import Clock, Gap, SetCursor
 
 log = logging.getLogger("pycron.ledger")
 
@@ -36,25 +37,44 @@ _AT_ONCE = 5000
 
 
 def open_ledger(
-    path: Path, clock: Clock, *, keep_hold: Callable[[datetime], object] = lambda _now: None
+    path: Path,
+    clock: Clock,
+    *,
+    keep_hold: Callable[[datetime], object] = lambda _now: None,
+    boot_id: str = "",
 ) -> JournaledLedger:
     """Open the ledger at ``path`` for a daemon that holds the lock of its directory.
 
     One that is damaged is set aside, said loudly, and another begun with what can be read of it.
+    One that is sound but has lost its newest records is used, and has a ``gap``.
     ``keep_hold`` is that of ``JournaledLedger``. Raises LedgerError where it cannot be used now,
     and where a newer pycron or another program wrote it.
     """
     path = Path(os.path.realpath(path))  # what is beside it is beside the file itself
     finish_begun(path)
+    mark = read_mark(path)
     journal, troubles = _open_journal(journal_file(path))
     with ExitStack() as opened:
         if journal is not None:
             opened.callback(journal.close)
         records = list(journal.records()) if journal is not None else []
-        file, reason = _open_file(path, clock, journal, records, troubles)
+        left = _Left(path, clock.now(), journal, records, mark)
+        file, reason = _open_file(left, troubles)
         opened.callback(file.close)
         if journal is not None and reason is None:
             reason = _take_over(journal, records, file, clock)
+        if mark is not None and mark.identity != file.identity:
+            log.warning(
+                "this is another ledger than the one that was here before; what that one's runs "
+                "have left running is not known",
+                extra=fields(file=str(path)),
+            )
+            mark = None
+        gap = _find_gap(mark, file, records) if mark is not None else None
+        if gap is not None:
+            troubles.append(_tell_gap(gap, path))
+            if reason is None:
+                file.write_each([], last_id=gap.last_id)
         ledger = JournaledLedger(
             file,
             journal,
@@ -63,6 +83,9 @@ def open_ledger(
             troubles=troubles,
             kept=records,
             reason=reason,
+            mark=mark,
+            gap=gap,
+            boot_id=boot_id,
         )
         write_spare(path, ledger.remains, is_final=False)
         opened.pop_all()
@@ -83,21 +106,28 @@ def _open_journal(path: Path) -> tuple[Journal | None, list[str]]:
         return None, [f"{error}; runs will wait while the ledger cannot be written"]
 
 
-def _open_file(
-    path: Path,
-    clock: Clock,
-    journal: Journal | None,
-    records: list[Record],
-    troubles: list[str],
-) -> tuple[SqliteLedger, LedgerError | None]:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What there is at a start, beside the ledger's file at ``path``."""
+
+    path: Path
+    now: datetime
+    journal: Journal | None
+    records: list[Record]
+    mark: Mark | None
+
+
+def _open_file(left: _Left, troubles: list[str]) -> tuple[SqliteLedger, LedgerError | None]:
     """Open the file; the second item is why it takes nothing for now."""
-    now = clock.now()
+    path, now, journal = left.path, left.now, left.journal
     try:
+        if left.mark is not None and left.mark.promised and _is_emptied(path):
+            raise damaged(path, "it is empty")
         return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
     except LedgerCorruptError as error:
         if error.is_newer or error.is_foreign:
             raise
-        remains = _remains(path, now, journal, records)
+        remains = _remains(left)
         aside = begin_in_place(path, remains, now)
         troubles.append(tell_damage(error, aside, now))
         return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
@@ -105,6 +135,12 @@ def _open_file(
         if journal is None or not is_passing(error):
             raise
         return _open_unwritable(path, journal, error, now), error
+
+
+def _is_emptied(path: Path) -> bool:
+    """Whether there is nothing in the file any more, nor in its log."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return path.exists() and not any(file.stat().st_size for file in files if file.exists())
 
 
 def _open_unwritable(
@@ -121,23 +157,50 @@ def _open_unwritable(
     return file
 
 
-def _remains(path: Path, now: datetime, journal: Journal | None, records: list[Record]) -> Remains:
+def _remains(left: _Left) -> Remains:
     """Return what is left of a damaged ledger, from wherever something is left."""
-    found = salvage(path)
+    journal, records, mark = left.journal, left.records, left.mark
+    found = salvage(left.path)
     if found.identity and found.cursors:
         return found
-    spare = read_spare(path, now)
+    spare = read_spare(left.path, left.now, mark)
     if spare is not None and not found.identity:
         # Cursors that could be read are as new as can be, and come last.
         more = [to_step(SetCursor(cursor)) for cursor in found.cursors.values()]
         found = replace(spare, steps=[*spare.steps, *more])
     elif spare is not None:
-        found = replace(found, steps=[step for step in spare.steps if step.kind is Kind.CURSOR])
+        cursors = [step for step in spare.steps if step.kind is Kind.CURSOR]
+        found = replace(found, steps=cursors, promised=spare.promised)
     if not found.identity and journal is not None and (last_id := _last_id(records)):
         # It knows whose its runs are, and theirs are the latest numbers.
         applied = records[0].number - 1
         found = replace(found, identity=journal.identity, last_id=last_id, applied=applied)
+    if not found.identity and mark is not None:
+        found = replace(found, identity=mark.identity, applied=mark.applied)
+    if mark is not None and mark.identity == found.identity:
+        found = replace(found, last_id=max(found.last_id, mark.last_id))
     return found
+
+
+def _find_gap(mark: Mark, file: SqliteLedger, records: list[Record]) -> Gap | None:
+    """Return what the ledger, with what the journal has for it, lacks of what it has promised."""
+    applied = max([file.applied, *(record.number for record in records[-1:])])
+    if mark.promised <= file.promised and mark.applied <= applied:
+        return None
+    return Gap(mark.until, max(mark.last_id, file.last_id), mark.boot_id)
+
+
+def _tell_gap(gap: Gap, path: Path) -> str:
+    log.critical(
+        "the ledger has lost its newest records; what may have run is not run again",
+        extra=fields(file=str(path), until=gap.until, last_run=gap.last_id),
+    )
+    return (
+        f"the ledger {path} had lost its newest records when pycron started (its -wal file was "
+        "damaged or deleted, or an old copy put in its place): what was due before "
+        f"{gap.until.isoformat(timespec='seconds')} and is not known is entered as lost, and "
+        "not run again"
+    )
 
 
 def _last_id(records: list[Record]) -> int:

@@ -13,6 +13,12 @@ SELECT journal_applied FROM meta
 -- name: set_journal_applied
 UPDATE meta SET journal_applied = max(journal_applied, ?)
 
+-- name: promised
+SELECT seq FROM sqlite_sequence WHERE name = 'promised'
+
+-- name: set_promised
+UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'promised'
+
 -- name: last_id
 SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'
 

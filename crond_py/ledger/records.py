@@ -58,7 +58,8 @@ def from_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else str(value, "utf-8", "surrogatepass")
 
 
-def _instant(us: int) -> datetime:
+def from_us(us: int) -> datetime:
+    """Return the instant so many microseconds after the epoch."""
     return EPOCH + timedelta(microseconds=us)
 
 
@@ -69,11 +70,11 @@ def _instant_or_none(us: int | None) -> datetime | None:
 def claim_row(claim: Claim) -> Row:
     """Return the values of ``insert_run``. A claim that has an outcome has ended with it.
 
-    The first is the id, which the ledger gives.
+    The first is the id; None: the ledger gives one.
     """
     claimed_at = to_us(claim.claimed_at)
     return (
-        None,
+        claim.run_id,
         to_text(claim.job),
         claim.era,
         to_us(claim.due),
@@ -167,8 +168,8 @@ def to_cursor(row: Row) -> Cursor:
         job=job,
         fingerprint=fingerprint,
         era=era,
-        baseline=_instant(baseline),
-        accounted_until=_instant(accounted_until),
+        baseline=from_us(baseline),
+        accounted_until=from_us(accounted_until),
         anchor=_instant_or_none(anchor),
         barrier_from=_instant_or_none(barrier_from),
         barrier_until=_instant_or_none(until),
@@ -203,10 +204,10 @@ def _to_run(rows: list[Row]) -> Run:
         id=run_id,
         job=job,
         era=era,
-        due=_instant(due),
+        due=from_us(due),
         cause=Cause(cause),
         state=State(state),
-        claimed_at=_instant(claimed_at),
+        claimed_at=from_us(claimed_at),
         outcome=None if outcome is None else Outcome(outcome),
         reason=from_text(reason),
         last_due=_instant_or_none(last_due),
@@ -249,7 +250,7 @@ def to_attempt(values: Row) -> Attempt:
         end = Exit(code=code, signal=signal, cpu=cpu, peak_memory_bytes=peak_memory_bytes)
     return Attempt(
         number=number,
-        begun_at=_instant(begun_at),
+        begun_at=from_us(begun_at),
         pid=pid,
         start_ticks=start_ticks,
         boot_id=boot_id,

@@ -62,7 +62,12 @@ def _build(new: Path, remains: Remains, now: datetime) -> None:
     with closing(SqliteLedger.open(new, now=now, identity=remains.identity)) as ledger:
         for steps in _in_parts(_steps(remains)):
             ledger.write_each(steps)
-        ledger.write_each([], applied=remains.applied, last_id=remains.last_id)
+        ledger.write_each(
+            [],
+            applied=remains.applied,
+            last_id=remains.last_id,
+            promised=remains.promised,
+        )
 
 
 def _is_copied(original: SqliteLedger, new: Path) -> bool:
@@ -155,6 +160,7 @@ def salvage(path: Path) -> Remains:
             open_runs=_open_runs(connection) if is_known else [],
             last_id=last_id if is_known else 0,
             applied=_number(_one(connection, "journal_applied")),
+            promised=_number(_one(connection, "promised")),
         )
 
 

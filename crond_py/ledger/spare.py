@@ -2,7 +2,7 @@
 
 It is made when a daemon ends, and is then as good as the ledger. While a daemon is at work it is
 as old as its start; all that is taken from it then is which schedules were known, so that nothing
-that is past counts as missed a second time.
+that is past counts as missed a second time. The mark beside it says the rest (``mark``).
 
 Not responsible for what can be read of a damaged ledger; see ``salvage``.
 """
@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from crond_py.ledger.known import Remains
+from crond_py.ledger.mark import Mark
 from crond_py.ledger.records import to_cursor
-from crond_py.ledger.steps import Kind, Step, pack, steps_of_run, to_step, unpack
+from crond_py.ledger.steps import Kind, pack, steps_of_run, to_step, unpack
 from crond_py.logfields import fields
+from crond_py.model import Cursor
 from crond_py.ports import SetCursor
 
 log = logging.getLogger("pycron.ledger")
@@ -47,6 +48,7 @@ def write_spare(path: Path, remains: Remains, *, is_final: bool) -> None:
         "identity": remains.identity,
         "last_id": remains.last_id,
         "applied": remains.applied,
+        "promised": remains.promised,
         "steps": json.loads(pack(steps)),
     }
     spare = spare_file(path)
@@ -77,11 +79,12 @@ def _write(spare: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def read_spare(path: Path, now: datetime) -> Remains | None:
+def read_spare(path: Path, now: datetime, mark: Mark | None = None) -> Remains | None:
     """Return what the spare copy for the ledger at ``path`` has; None where there is none.
 
-    Of one that is not final there are only the cursors, and each is set to ``now``: what was due
-    before that may have run or not, and nothing is run twice.
+    Of one that is not final there are only the cursors. Where no ``mark`` of the same ledger says
+    up to when occurrences may have been claimed, each is set to ``now``: what was due before that
+    may have run or not, and nothing is run twice.
     """
     try:
         content = json.loads(spare_file(path).read_bytes())
@@ -89,30 +92,28 @@ def read_spare(path: Path, now: datetime) -> Remains | None:
             return None
         steps = unpack(json.dumps(content["steps"]).encode("ascii"))
         if not content["is_final"]:
-            return Remains("", {}, [], 0, 0, _settled(steps, now))
+            is_marked = mark is not None and mark.identity == content["identity"]
+            cursors = [to_cursor(step.row) for step in steps if step.kind is Kind.CURSOR]
+            if not is_marked:
+                cursors = [_settled(cursor, now) for cursor in cursors]
+            steps = [to_step(SetCursor(cursor)) for cursor in cursors]
+            return Remains("", {}, [], 0, 0, steps=steps)
         return Remains(
             str(content["identity"]),
             {},
             [],
             int(content["last_id"]),
             int(content["applied"]),
+            int(content.get("promised", 0)),
             steps,
         )
     except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None  # none, or none that can be read
 
 
-def _settled(steps: Sequence[Step], now: datetime) -> list[Step]:
-    cursors = [to_cursor(step.row) for step in steps if step.kind is Kind.CURSOR]
-    return [
-        to_step(
-            SetCursor(
-                replace(
-                    cursor,
-                    baseline=max(cursor.baseline, now),
-                    accounted_until=max(cursor.accounted_until, now),
-                )
-            )
-        )
-        for cursor in cursors
-    ]
+def _settled(cursor: Cursor, now: datetime) -> Cursor:
+    return replace(
+        cursor,
+        baseline=max(cursor.baseline, now),
+        accounted_until=max(cursor.accounted_until, now),
+    )

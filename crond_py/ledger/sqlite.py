@@ -31,7 +31,7 @@ from crond_py.ledger.reader import Asking, open_reader
 from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.model import Run
-from crond_py.ports import Claim, Pruned, Write
+from crond_py.ports import Claim, Gap, Pruned, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -103,8 +103,10 @@ class SqliteLedger(Asking):
         self.open_runs()
         self.last_runs()
 
-    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
-        """Write all or nothing; see ``ports.Ledger``.
+    def write(
+        self, writes: Sequence[Write], *, durable: bool, promised: int = 0
+    ) -> list[int | None]:
+        """Write all or nothing; see ``ports.Ledger``. ``promised`` is the number of a durable one.
 
         Raises LedgerError also where the file is no longer in its place: what was written to one
         that was deleted nobody would find again, and another daemon may have begun a new one.
@@ -118,6 +120,8 @@ class SqliteLedger(Asking):
                 run_id = self._take(to_step(write))
                 if isinstance(write, Claim):
                     ids.append(run_id)
+            if promised:
+                self._execute("set_promised", [promised])
         return ids
 
     def write_each(
@@ -126,13 +130,15 @@ class SqliteLedger(Asking):
         *,
         applied: int = 0,
         last_id: int = 0,
+        promised: int = 0,
         durable: bool = True,
     ) -> list[int | LedgerRefusedError | None]:
         """Write, in order, all of the steps that can be; return one item for each.
 
         The item is what became of it: the id of a claim's run, None (a claim whose occurrence is
         there already, or no claim), or why it is refused. ``applied`` is the number of the last
-        record of the journal that is herewith written; no run gets an id up to ``last_id``.
+        record of the journal that is herewith written; no run gets an id up to ``last_id``;
+        ``promised`` is as with ``write``.
         """
         self._check_in_place()
         with self._transaction(is_synchronous=durable):
@@ -140,6 +146,7 @@ class SqliteLedger(Asking):
             self._execute("set_journal_applied", [applied])
             self._execute("begin_ids", [])
             self._execute("raise_last_id", [last_id])
+            self._execute("set_promised", [promised])
         return taken
 
     def _check_in_place(self) -> None:
@@ -164,6 +171,11 @@ class SqliteLedger(Asking):
     def applied(self) -> int:
         """The number of the journal's last record that is in this ledger."""
         return int(self._rows(load_queries()["journal_applied"])[0][0])
+
+    @property
+    def promised(self) -> int:
+        """The number of its last durable write."""
+        return int(self._rows(load_queries()["promised"])[0][0])
 
     @property
     def last_id(self) -> int:
@@ -207,6 +219,11 @@ class SqliteLedger(Asking):
             if self._execute("forget_last_attempted", [to_text(job), chosen]).rowcount:
                 self._execute("find_last_attempted", [to_text(job)])
         return Pruned(len(ids), outputs)
+
+    @property
+    def gap(self) -> Gap | None:
+        """Nothing that it could know of by itself; see ``mark``."""
+        return None
 
     @property
     def troubles(self) -> Sequence[str]:
@@ -342,6 +359,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, now: datetime, identity
     found = connection.execute(queries["identity"]).fetchone()
     if found is None:
         connection.execute(queries["insert_meta"], (identity, to_us(now)))
+        # So that it is still this ledger should its log be lost.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         found = connection.execute(queries["identity"]).fetchone()
     return str(found[0])
 

@@ -18,12 +18,15 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from crond_py.runner import procfile
 
 _TAG = b"PYCRON_RUN_ID"
 _ATTEMPT = b"PYCRON_ATTEMPT"
+_JOB = b"PYCRON_JOB"
+_DUE = b"PYCRON_DUE"
 _LONGEST_NUMBER = 10
 _PF_KTHREAD = 0x00200000  # linux/sched.h
 _EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
@@ -91,6 +94,16 @@ def tag_of_brand(brand: int, identity: str) -> tuple[str, int] | None:
 def read_marks(pid: int) -> Marks:
     """Return the marks of a process, as far as we may see them."""
     return Marks(*_marks_in(_read_environment(pid)), _read_brand(pid))
+
+
+def read_origin(pid: int) -> tuple[str, datetime] | None:
+    """Return the job and the due instant in a process's environment, None where they are not."""
+    env = _read_environment(pid)
+    try:
+        due = datetime.fromisoformat(env[_DUE].decode("ascii")).astimezone(UTC)
+        return env[_JOB].decode(), due
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 def _marks_in(env: Mapping[bytes, bytes]) -> tuple[str, int]:

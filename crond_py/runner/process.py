@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from crond_py.errors import CannotStartError
 from crond_py.model import Exit, OutputMode
@@ -29,6 +30,7 @@ from crond_py.runner import pidfds, proctree
 from crond_py.runner.accounts import find_account
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
+from crond_py.runner.marks import read_origin
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Refused, Spawned, spawn
 from crond_py.runner.starters import Starters
@@ -120,6 +122,10 @@ class ProcessRunner:
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the marks of runs of that ledger."""
         return proctree.find_survivors(identity)
+
+    def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
+        """Return the job and the due instant that a survivor's environment names."""
+        return read_origin(survivor.pid)
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""

@@ -417,3 +417,43 @@ def test_another_daemon_was_quicker(daemon: Daemon, tmp_path: Path) -> None:
     finally:
         other.clean_up()
     assert log.all("run started") == []
+
+
+@pytest.mark.parametrize("what", ["log", "ledger"])
+def test_newest_records_are_lost_after_a_kill(daemon: Daemon, what: str) -> None:
+    """Runs that the ledger has lost are not run again, and hold their job while they live.
+
+    Every occurrence has its row, and no number of a run is given twice (P1, P2, P5, P8).
+    """
+    at = SystemClock().now().isoformat(timespec="seconds")
+    log = daemon.start(TICK + LONG + QUICK)
+    log.wait("run succeeded", job="tick")
+    daemon.write(TICK + LONG + QUICK + ONCE.format(at=at))
+    daemon.cli("reload")
+    log.wait("run succeeded", job="once")
+    daemon.cli("trigger", "long")
+    log.wait("run started", job="long")
+    log.wait("run succeeded", job="tick", count=2)
+    daemon.kill()
+    stamped = daemon.stamps()
+    if what == "log":
+        daemon.ledger.with_name(f"{daemon.ledger.name}-wal").unlink()
+    else:
+        for file in daemon.state.glob("ledger.sqlite*"):
+            file.write_bytes(b"this is no database" * 1000)
+    log = daemon.start()
+    log.wait("the ledger has lost its newest records")
+    assert any("lost its newest records" in text for text in daemon.status()["troubles"])
+    log.wait("run succeeded", job="tick", count=2)
+    (long,) = daemon.status()["active"]
+    (before,) = [stamp for stamp in stamped if stamp.job == "long"]
+    assert (long["job"], long["run"]) == ("long", int(before.run.rpartition("-")[2]))
+    assert daemon.cli("trigger", "long", check=None).returncode != 0
+    daemon.cli("cancel", str(long["run"]))
+    daemon.stop()
+    stamps = daemon.stamps()
+    assert len({stamp.run for stamp in stamps}) == len(stamps)
+    assert len({(stamp.job, stamp.due) for stamp in stamps}) == len(stamps)
+    assert len(daemon.stamps("once")) == 1
+    if what == "log":
+        assert_accounted(daemon.history("tick"), timedelta(seconds=1))

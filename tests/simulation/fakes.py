@@ -364,6 +364,13 @@ class FakeProcesses:
             for each in tree.alive
         ]
 
+    def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
+        """See ports.Processes."""
+        tree = self._find(survivor.pid)
+        assert isinstance(tree, Tree)
+        assert tree.spec.due is not None
+        return tree.job, tree.spec.due
+
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """See ports.Processes."""
         self._crash("before an adoption")

@@ -366,10 +366,12 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     left = [LedgerCorruptError("a page makes no sense")] * times
     write = SqliteLedger.write
 
-    def spoiled(ledger: SqliteLedger, writes: list[Write], *, durable: bool) -> object:
+    def spoiled(
+        ledger: SqliteLedger, writes: list[Write], *, durable: bool, promised: int = 0
+    ) -> object:
         if left:
             raise left.pop()
-        return write(ledger, writes, durable=durable)
+        return write(ledger, writes, durable=durable, promised=promised)
 
     monkeypatch.setattr(SqliteLedger, "write", spoiled)
 

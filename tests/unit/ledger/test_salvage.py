@@ -15,12 +15,13 @@ from crond_py.errors import LedgerError
 from crond_py.ledger import salvage as salvage_module
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.known import Remains
+from crond_py.ledger.mark import mark_file
 from crond_py.ledger.opening import journal_file, open_ledger
 from crond_py.ledger.salvage import begin_in_place, salvage
 from crond_py.ledger.spare import read_spare, spare_file
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cursor, Run, State
-from crond_py.ports import Ledger, RunQuery, SetAttempt, SetCursor, SetRun
+from crond_py.ports import Gap, Ledger, RunQuery, SetAttempt, SetCursor, SetRun
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, at, attempted, claim, enter, finish
 
@@ -40,7 +41,7 @@ def open_journaled(stack: ExitStack) -> OpenJournaled:
     """Open ledgers as a daemon does that starts long after all that is in them."""
 
     def open_(path: Path) -> JournaledLedger:
-        ledger = open_ledger(path, FakeClock(NOW))
+        ledger = open_ledger(path, FakeClock(NOW), boot_id="boot")
         stack.callback(ledger.close)
         return ledger
 
@@ -171,10 +172,15 @@ def test_the_spare_copy_of_an_end_is_as_good(path: Path, open_journaled: OpenJou
     assert len(again.troubles) == 1
 
 
+@pytest.mark.parametrize("is_marked", [False, True])
 def test_the_spare_copy_of_a_start_says_what_was_known(
-    path: Path, tmp_path: Path, open_journaled: OpenJournaled
+    path: Path, tmp_path: Path, open_journaled: OpenJournaled, is_marked: bool
 ) -> None:
-    """After a kill its cursors count from now: what is past is not run a second time (P2)."""
+    """After a kill its cursors count from now: what is past is not run a second time (P2).
+
+    With the mark beside it they are as they were, since that says up to when there is a gap, and
+    the runs keep their identity and numbers.
+    """
     ledger = open_journaled(path)
     _fill(ledger)
     ledger.close()
@@ -185,13 +191,18 @@ def test_the_spare_copy_of_a_start_says_what_was_known(
     for file in path.parent.glob("ledger.*"):
         shutil.copyfile(file, killed / file.name)
     _overwrite(killed / path.name)
+    if not is_marked:
+        mark_file(killed / path.name).unlink()
     again = open_journaled(killed / path.name)
-    assert again.identity != ledger.identity, "run numbers begin anew"
-    assert again.open_runs() == []
+    assert (again.identity == ledger.identity) is is_marked
+    assert again.gap == (Gap(NOW, 305, "boot") if is_marked else None)
+    assert enter(again, claim("new", NOW)) == [306 if is_marked else 1]
+    assert [run.job for run in again.open_runs()] == ["new"]
     assert set(again.cursors()) == set(CURSORS)
     for job, cursor in again.cursors().items():
         old = CURSORS[job]
-        assert (cursor.baseline, cursor.accounted_until) == (NOW, NOW)
+        since = (old.baseline, old.accounted_until) if is_marked else (NOW, NOW)
+        assert (cursor.baseline, cursor.accounted_until) == since
         assert (cursor.fingerprint, cursor.era, cursor.anchor, cursor.boot_id) == (
             old.fingerprint,
             old.era,
