@@ -36,7 +36,7 @@ from crond_py.clockwatch import ClockWatch
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Reloaded
 from crond_py.control.server import ControlServer, check_unserved
-from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.apart import load_apart
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
 from crond_py.dispatcher import Dispatcher
@@ -156,7 +156,7 @@ class Service:
             # First: a signal that comes during the start is heeded after it.
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
-            self._crontab = load_crontab(self._options.places.crontab)
+            self._crontab = load_apart(self._options.places.crontab)
             self._start(stack)
             on_up()
             self._notifier.ready(self._summary())
@@ -320,7 +320,7 @@ class Service:
             self._notifier.reloading(self._clock)
             try:
                 clear_zone_cache()
-                new = load_crontab(self._options.places.crontab)
+                new = load_apart(self._options.places.crontab)
                 changes = diff_crontabs(self._crontab, new)
                 self._engine.reload(new)
                 self._crontab = new

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from crond_py.control.protocol import JobView
-from crond_py.crontab import describe_trigger
 from crond_py.crontab.model import Job
+from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.view import LagSummary
 from crond_py.model import Run
 from crond_py.schedule import system_timezone
