@@ -195,8 +195,8 @@ def go_on_after_stop(old: Callable[..., None]) -> Callable[..., None]:
 def cut_off(old: Callable[..., Any]) -> Callable[..., Any]:
     """Account for one occurrence less than were missed."""
 
-    def record(self: Agenda, state: JobState, dropped: Any, cause: str) -> None:
-        old(self, state, replace(dropped, count=max(1, dropped.count - 1)), cause)
+    def record(self: Agenda, state: JobState, dropped: Any, outcome: Outcome) -> None:
+        old(self, state, replace(dropped, count=max(1, dropped.count - 1)), outcome)
 
     return record
 
@@ -285,8 +285,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         lambda _: lambda _self, state, cursor: setattr(state, "cursor", cursor),
         "P1",
     ),
-    "missed occurrences go unsaid": (Agenda, "_record_dropped", nothing, "P1"),
-    "one missed occurrence goes unsaid": (Agenda, "_record_dropped", cut_off, "P1"),
+    "missed occurrences go unsaid": (Agenda, "_record", nothing, "P1"),
+    "one missed occurrence goes unsaid": (Agenda, "_record", cut_off, "P1"),
     "nothing is missed": (Agenda, "_after_restart", new_baseline, "P1"),
     "a job that is removed is not forgotten": (Agenda, "forget", nothing, "P1"),
     "a fixed delay never begins": (Agenda, "job_idle", nothing, "P1"),
