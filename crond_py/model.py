@@ -285,3 +285,66 @@ class Cursor:
     barrier_from: datetime | None = None
     barrier_until: datetime | None = None
     boot_id: str = ""
+
+
+TASK_PREFIX = "task:"
+"""Begins the job's name of a task's runs; no job of a crontab can be called so."""
+
+
+class Scale(StrEnum):
+    """What a task's due instants are measured on.
+
+    ``WALL``: the wall clock, whatever it is set to. ``STEADY``: elapsed time, written as what the
+    wall clock would read had it never been set since the ledger was begun.
+    """
+
+    WALL = "wall"
+    STEADY = "steady"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Tasks that are taken up in due order: of one pool, priority, group and scale."""
+
+    pool: str
+    priority: int
+    group: str
+    scale: Scale = Scale.WALL
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work that was handed in. Its runs are those of the job ``task:ID``.
+
+    ``due`` is its next due instant on the lane's scale, or its last where it has ended. With
+    ``period`` it comes again and again. ``definition`` is a JSON object of job keys. ``key`` is the
+    submitter's own name for it: the same key of one submitter is the same task. ``ended_at`` is
+    set once it has no occurrence without a row.
+    """
+
+    id: int
+    lane: Lane
+    due: datetime
+    definition: str
+    submitted_by: str
+    submitted_at: datetime
+    period: timedelta | None = None
+    key: str | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def job(self) -> str:
+        """The job's name of its runs."""
+        return task_job(self.id)
+
+
+def task_job(task_id: int) -> str:
+    """Return the job's name of a task's runs."""
+    return f"{TASK_PREFIX}{task_id}"
+
+
+def task_id_of(job: str) -> int | None:
+    """Return the task whose runs have that job's name; None where it is a job's of a crontab."""
+    number = job.removeprefix(TASK_PREFIX)
+    is_task = number != job and number.isascii() and number.isdigit()
+    return int(number) if is_task else None

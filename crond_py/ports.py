@@ -19,12 +19,14 @@ from crond_py.model import (
     Cause,
     Cursor,
     Exit,
+    Lane,
     Leftovers,
     Limits,
     Outcome,
     OutputMode,
     Run,
     State,
+    Task,
 )
 
 
@@ -124,7 +126,19 @@ class SetCursor:
     cursor: Cursor
 
 
-Write = Claim | SetRun | SetAttempt | SetCursor
+@dataclass(frozen=True, slots=True)
+class SetTask:
+    """Move a task on to its next due instant, or with ``ended_at`` leave it without any.
+
+    It is written together with the claim that accounts for the instant before.
+    """
+
+    task_id: int
+    due: datetime
+    ended_at: datetime | None = None
+
+
+Write = Claim | SetRun | SetAttempt | SetCursor | SetTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +157,48 @@ class RunQuery:
     until: datetime | None = None
     limit: int | None = 100
     before_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task that is handed in, see ``model.Task``."""
+
+    lane: Lane
+    due: datetime
+    definition: str
+    submitted_by: str
+    period: timedelta | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The task that a NewTask has become; not new where its submitter had used its key before."""
+
+    task: Task
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStock:
+    """How many tasks of a lane have not ended, and when the first of them is due."""
+
+    open: int
+    first_due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """Which tasks to list: those that meet all that is given.
+
+    Open ones come first due first, by id within that; all (``is_open`` None) and ended ones
+    newest id first. ``after_id`` pages: the tasks that come after that one in the list.
+    """
+
+    is_open: bool | None = True
+    submitted_by: str | None = None
+    limit: int | None = 100
+    after_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +246,50 @@ class LedgerReader(Protocol):
         """Return each job's newest run that has begun an attempt."""
         ...
 
+    def task(self, task_id: int) -> Task | None: ...
+
+    def tasks(self, query: TaskQuery) -> list[Task]:
+        """Return the tasks; raise UnknownNameError where ``after_id`` is not there (any more)."""
+        ...
+
+    def lanes(self) -> dict[Lane, LaneStock]:
+        """Return every lane that has tasks which have not ended.
+
+        It takes time in proportion to the number of lanes, not to that of the tasks.
+        """
+        ...
+
+    def tasks_due(
+        self, lane: Lane, *, after: tuple[datetime, int] | None, until: datetime | None, limit: int
+    ) -> list[Task]:
+        """Return the first tasks of a lane that have not ended, in the order of due and id.
+
+        Only those that are beyond ``after`` (due and id) in that order and due no later than
+        ``until``; None: no such bound. How many tasks there are makes it no slower.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
 class Ledger(LedgerReader, Protocol):
     """A ledger that can also be written; one writer at a time."""
+
+    def submit(self, tasks: Sequence[NewTask], now: datetime) -> list[Submitted]:
+        """Enter all of the tasks or none; durable once it returns. The answer is in their order.
+
+        Ids go up in that order and are never used again. A key that its submitter has used before,
+        for a task that is still there or earlier in ``tasks``, makes no new task. Raises
+        LedgerError where they cannot be entered now; the journal is not for them.
+        """
+        ...
+
+    def prune_tasks(self, *, older_than: datetime, limit: int) -> Pruned:
+        """Delete tasks that ended before ``older_than``, whose runs have all finished by then too.
+
+        Their runs go with them. At most ``limit`` tasks go at a time, the first that ended first.
+        """
+        ...
 
     def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         """Write all or nothing, in order; return one item for each Claim among them.
