@@ -3,7 +3,8 @@
     PycronError                      exit code 1
     ├── UsageError                   exit code 2   a request that makes no sense as put
     │   ├── ScheduleError            an expression, zone or duration that cannot be read
-    │   └── UnknownNameError         no such job, run or pool
+    │   ├── UnknownNameError         no such job, run, task or pool
+    │   └── TaskRefusedError         tasks that cannot be taken as put; carries every fault
     ├── DaemonNotRunningError        exit code 3   nobody listens on the control socket
     ├── CrontabError                 exit code 78  the crontab is refused; carries every fault
     ├── StateLockedError             exit code 1   another daemon holds the state directory
@@ -53,7 +54,7 @@ class ScheduleError(UsageError, ValueError):
 
 
 class UnknownNameError(UsageError, LookupError):
-    """No job, run or pool of that name."""
+    """No job, run, task or pool of that name."""
 
 
 class DaemonNotRunningError(PycronError):
@@ -78,15 +79,27 @@ class Fault:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else self.path
-        key = f" {self.key}:" if self.key else ""
+        before = "".join(f"{part}: " for part in (place, self.key) if part)
         hint = f" ({self.suggestion})" if self.suggestion else ""
-        return f"{place}:{key} {self.message}{hint}"
+        return f"{before}{self.message}{hint}"
 
 
 class CrontabError(PycronError):
     """The crontab is refused whole; ``faults`` has every fault in the order of the files' lines."""
 
     exit_code: ClassVar[int] = 78
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+class TaskRefusedError(UsageError):
+    """Tasks that were handed in together are refused together; ``faults`` says what is wrong.
+
+    The line of a fault is that of the file that the task is from, or else the task's place among
+    those that were handed in, from 1; it is 0 where there is but one.
+    """
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__("\n".join(map(str, faults)))

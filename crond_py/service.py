@@ -207,7 +207,7 @@ class Service:
 
     def _listen(self) -> ControlServer:
         socket = self._options.places.socket
-        server = ControlServer(socket, Handlers(self._engine, self), self._clock)
+        server = ControlServer(socket, Handlers(self._engine, self, self._clock), self._clock)
         server.start()
         return server
 
@@ -303,6 +303,11 @@ class Service:
             self._engine.end_runs("pycron was told to stop at once")
 
     # --- reload ---------------------------------------------------------------------------
+
+    @property
+    def crontab(self) -> Crontab:
+        """The crontab in force."""
+        return self._crontab
 
     @property
     def crontab_files(self) -> Sequence[Path]:

@@ -1,7 +1,8 @@
 """Frozen dataclasses to plain JSON values and back, checked on the way in.
 
 Only what the protocol is made of: strings, numbers, booleans, enums, aware datetimes (RFC 3339 in
-UTC), timedeltas (seconds), tuples, and dataclasses of these, each perhaps optional.
+UTC), timedeltas (seconds), tuples, and dataclasses of these, each perhaps optional. A ``dict`` is
+an object of JSON as it is: what is in it is checked by whoever knows what it means.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def instant_text(instant: datetime) -> str:
 def to_json(value: object) -> Any:
     """Return ``value`` as what ``json.dumps`` takes."""
     match value:
-        case None | bool() | int() | float():
+        case None | bool() | int() | float() | dict():
             return value
         case str():
             return str(value)  # an enum's spelling
@@ -61,6 +62,8 @@ def _decode(wanted: Any, value: object, path: str) -> object:
         return _decode_tuple(wanted, value, path)
     if is_dataclass(wanted):
         return _decode_dataclass(wanted, value, path)
+    if typing.get_origin(wanted) is dict:
+        return _object(value, path)
     decode = _SCALARS.get(wanted)
     if decode is None and issubclass(wanted, StrEnum):
         decode = functools.partial(_enum, wanted)
@@ -86,14 +89,19 @@ def _decode_tuple(wanted: Any, value: object, path: str) -> object:
     return tuple(_decode(inner, item, f"{path}[{index}]") for index, item in enumerate(value))
 
 
-def _decode_dataclass(wanted: Any, value: object, path: str) -> object:
+def _object(value: object, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CodecError(f"{path or 'value'} is not an object")
+    return value
+
+
+def _decode_dataclass(wanted: Any, value: object, path: str) -> object:
+    found = _object(value, path)
     prefix = f"{path}." if path else ""
     arguments: dict[str, object] = {}
     for name, kind, is_needed in _shape(wanted):
-        if name in value:
-            arguments[name] = _decode(kind, value[name], prefix + name)
+        if name in found:
+            arguments[name] = _decode(kind, found[name], prefix + name)
         elif is_needed:
             raise CodecError(f"{prefix}{name} is missing")
     return wanted(**arguments)

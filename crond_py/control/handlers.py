@@ -11,14 +11,16 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import crond_py
+from crond_py.control.address import Peer
 from crond_py.control.protocol import (
     LONGEST_WAIT,
     CancelJob,
     CancelList,
     CancelRun,
+    CancelTask,
     DaemonStatus,
     GetStatus,
     JobList,
@@ -30,19 +32,26 @@ from crond_py.control.protocol import (
     Request,
     Stop,
     Stopping,
+    Submit,
+    SubmittedList,
     Trigger,
     Triggered,
     Waited,
     WaitRun,
 )
 from crond_py.control.views import job_view
+from crond_py.crontab.model import Crontab
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus
 from crond_py.errors import UnknownNameError
 from crond_py.model import Run
+from crond_py.ports import Clock, NewTask, Submitted
+
+if TYPE_CHECKING:
+    from crond_py.control.submissions import Intake
 
 log = logging.getLogger("pycron.control")
 
-_LARGEST_RUN_ID: Final = 2**63 - 1
+_LARGEST_ID: Final = 2**63 - 1
 
 
 class EnginePort(Protocol):
@@ -64,6 +73,14 @@ class EnginePort(Protocol):
         """Cancel every unfinished run of a job."""
         ...
 
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Store tasks, all or none; ``due`` is, both ways, as the wall clock is set now."""
+        ...
+
+    def cancel_task(self, task_id: int) -> list[Cancelled]:
+        """Let a task be due no more, and cancel every unfinished run of it."""
+        ...
+
     def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
         """Return a run once it has its outcome; None if it has none in time."""
         ...
@@ -71,6 +88,11 @@ class EnginePort(Protocol):
 
 class ServicePort(Protocol):
     """What requests ask of the daemon around the engine."""
+
+    @property
+    def crontab(self) -> Crontab:
+        """The crontab in force."""
+        ...
 
     @property
     def crontab_files(self) -> Sequence[Path]:
@@ -94,12 +116,16 @@ class ServicePort(Protocol):
 class Handlers:
     """Answers requests; called with one, it returns the reply or raises a PycronError."""
 
-    def __init__(self, engine: EnginePort, service: ServicePort) -> None:
+    def __init__(self, engine: EnginePort, service: ServicePort, clock: Clock) -> None:
         self._engine = engine
         self._service = service
+        self._clock = clock
+        self._intake: Intake | None = None
 
-    def __call__(self, request: Request[Any]) -> object:  # noqa: PLR0911 - one a request
-        """Return the answer to ``request``."""
+    def __call__(  # noqa: C901, PLR0911 - one way for each request
+        self, request: Request[Any], peer: Peer
+    ) -> object:
+        """Return the answer to a request of a peer."""
         match request:
             case Ping():
                 return Pong(os.getpid(), crond_py.__version__)
@@ -107,15 +133,20 @@ class Handlers:
                 return self._list()
             case GetStatus():
                 return self._status()
+            case Submit():
+                return self._submit(request, peer)
+            case CancelTask(task_id):
+                _check_id("task", task_id)
+                return CancelList(tuple(self._engine.cancel_task(task_id)))
             case CancelRun(run_id):
-                _check_run_id(run_id)
+                _check_id("run", run_id)
                 return CancelList((self._engine.cancel_run(run_id),))
             case CancelJob(job):
                 return CancelList(tuple(self._engine.cancel_job(job)))
             case Trigger(job, force):
                 return Triggered(self._engine.trigger(job, force=force))
             case WaitRun(run_id, limit):
-                _check_run_id(run_id)
+                _check_id("run", run_id)
                 return Waited(self._engine.wait_run(run_id, min(limit, LONGEST_WAIT)))
             case Reload():
                 return self._service.reload()
@@ -123,6 +154,16 @@ class Handlers:
                 self._service.stop(now=now)
                 return Stopping(os.getpid())
         raise TypeError(f"not a request: {request!r}")
+
+    def _submit(self, request: Submit, peer: Peer) -> SubmittedList:
+        # What reads tasks takes megabytes that a daemon without tasks does without.
+        from crond_py.control.submissions import Intake  # noqa: PLC0415
+
+        crontab = self._service.crontab
+        intake = self._intake
+        if intake is None or intake.crontab is not crontab:
+            intake = self._intake = Intake(crontab, self._engine, self._clock)
+        return intake.submit(request.tasks, request.submitted_by, peer)
 
     def _list(self) -> JobList:
         status = self._engine.status()
@@ -168,7 +209,7 @@ def _next_due(status: JobStatus) -> float:
     return status.next_due.timestamp() if status.next_due else float("inf")
 
 
-def _check_run_id(run_id: int) -> None:
+def _check_id(what: str, number: int) -> None:
     """Keep out numbers that no ledger can hold."""
-    if not 0 < run_id <= _LARGEST_RUN_ID:
-        raise UnknownNameError(f"there is no run {run_id}")
+    if not 0 < number <= _LARGEST_ID:
+        raise UnknownNameError(f"there is no {what} {number}")

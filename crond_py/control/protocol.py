@@ -10,6 +10,7 @@ know an operation says so.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -23,13 +24,17 @@ from crond_py.errors import (
     ProtocolError,
     PycronError,
     RequestRefusedError,
+    TaskRefusedError,
     UnknownNameError,
     UsageError,
 )
 from crond_py.model import Run
 
 VERSION: Final = 1
-MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_REQUEST_BYTES: Final = 256 * 1024
+MOST_TASKS: Final = 200
+"""How many tasks one Submit has at most: they are entered together, and nothing else meanwhile."""
+
 LONGEST_WAIT: Final = timedelta(seconds=30)
 """How long one WaitRun may take; who wants to wait longer asks again."""
 
@@ -102,6 +107,26 @@ class CancelList:
     """What a cancel has done, one item a run."""
 
     runs: tuple[Cancelled, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedTask:
+    """A task that is stored; not new where its submitter had used its key before.
+
+    ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs.
+    """
+
+    id: int
+    job: str
+    due: datetime
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedList:
+    """What has become of submitted tasks, in their order."""
+
+    tasks: tuple[SubmittedTask, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +214,29 @@ class CancelJob(Request[CancelList]):
 
 
 @dataclass(frozen=True)
+class Submit(Request[SubmittedList]):
+    """Store tasks, all of them or none, at most MOST_TASKS.
+
+    Each is an object of the keys that ``crontab.task_keys`` has. ``submitted_by`` is the user for
+    whom they are handed in, where that is not the one who does it.
+    """
+
+    op = "submit"
+    reply = SubmittedList
+    tasks: tuple[dict[str, Any], ...]
+    submitted_by: str | None = None
+
+
+@dataclass(frozen=True)
+class CancelTask(Request[CancelList]):
+    """Let a task be due no more, and end what runs of it."""
+
+    op = "cancel-task"
+    reply = CancelList
+    task_id: int
+
+
+@dataclass(frozen=True)
 class Trigger(Request[Triggered]):
     """Run a job now; with ``force`` against its overlap policy."""
 
@@ -228,7 +276,8 @@ class Stop(Request[Stopping]):
 _REQUESTS: Final[dict[str, type[Request[Any]]]] = {
     request.op: request
     for request in (
-        Ping, ListJobs, GetStatus, CancelRun, CancelJob, Trigger, WaitRun, Reload, Stop,
+        Ping, ListJobs, GetStatus, CancelRun, CancelJob, CancelTask, Submit, Trigger, WaitRun,
+        Reload, Stop,
     )
 }  # fmt: skip
 
@@ -236,11 +285,17 @@ _REQUESTS: Final[dict[str, type[Request[Any]]]] = {
 _KINDS: Final[dict[str, type[PycronError]]] = {
     "crontab": CrontabError,
     "unknown_name": UnknownNameError,
+    "task": TaskRefusedError,
     "usage": UsageError,
     "refused": RequestRefusedError,
     "ledger": LedgerError,
     "bad_request": ProtocolError,
     "error": PycronError,
+}
+
+_WITH_FAULTS: Final[dict[type[PycronError], Callable[[tuple[Fault, ...]], PycronError]]] = {
+    CrontabError: CrontabError,
+    TaskRefusedError: TaskRefusedError,
 }
 
 
@@ -274,7 +329,7 @@ def error_line(error: PycronError) -> bytes:
     """Return an error as the line that is sent."""
     kind = next(kind for kind, class_ in _KINDS.items() if isinstance(error, class_))
     report: dict[str, Any] = {"kind": kind, "message": str(error)}
-    if isinstance(error, CrontabError):
+    if isinstance(error, CrontabError | TaskRefusedError):
         report["faults"] = to_json(error.faults)
     return _line({"v": VERSION, "error": report})
 
@@ -295,12 +350,13 @@ def read_reply(request: Request[R], line: bytes) -> R:
 def _remote_error(report: dict[str, Any]) -> PycronError:
     kind, message = report.get("kind"), str(report.get("message", "unknown error"))
     class_ = _KINDS.get(kind, PycronError) if isinstance(kind, str) else PycronError
-    if class_ is not CrontabError:
+    if class_ not in _WITH_FAULTS:
         return class_(message)
     try:
-        return CrontabError(from_json(tuple[Fault, ...], report.get("faults")))
+        faults = from_json(tuple[Fault, ...], report.get("faults"))
     except CodecError:
-        return CrontabError((Fault("crontab", 0, "", message),))
+        faults = (Fault("", 0, "", message),)
+    return _WITH_FAULTS[class_](faults)
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -42,9 +42,9 @@ _OUT_OF_RESOURCES: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 )  # fmt: skip
 
-Handler = Callable[[Request[Any]], object]
-"""Answers a request with a reply of the protocol, or raises a PycronError. Called by many
-threads at once."""
+Handler = Callable[[Request[Any], Peer], object]
+"""Answers a request of a peer with a reply of the protocol, or raises a PycronError. Called by
+many threads at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class ControlServer:
         try:
             request = read_request(line)
             log.debug("request", extra=_fields(peer, op=request.op))
-            return reply_line(self._handle(request))
+            return reply_line(self._handle(request, peer))
         except PycronError as error:
             return error_line(error)
         except Exception:  # the boundary of one request

@@ -10,6 +10,7 @@
     fields, values, process_values, setup_values, outcome_values, sizes, triggers: how each is read
     faults      how a fault is worded, collected and given its line;  locate: lines of keys
     model       the crontab as data: what everybody else sees
+    tasks       submitted tasks: what one says, and the job that runs it;  task_keys: its keys
     summary     fingerprints, short texts, what a reload has changed
     schema      the JSON Schema for editors
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from crond_py.crontab.model import Crontab, Group, Job, Pool
+from crond_py.crontab.model import Crontab, Group, Job, Pool, Scope
 from crond_py.errors import CrontabError, Fault
 
 _FIELDS: Final = tuple(field.name for field in fields(Job))
@@ -43,6 +43,7 @@ class _Head:
     files: tuple[Path, ...] = ()
     pools: tuple[Pool, ...] = ()
     groups: tuple[Group, ...] = ()
+    defaults: Scope = field(default_factory=Scope)
     jobs: int = 0
     faults: tuple[Fault, ...] = ()
 
@@ -66,7 +67,7 @@ def send(found: Crontab | CrontabError, stream: BinaryIO) -> None:
         pickler.dump(_Head(faults=found.faults))
         return
     pools, groups = tuple(found.pools.values()), tuple(found.groups.values())
-    pickler.dump(_Head(found.files, pools, groups, len(found.jobs)))
+    pickler.dump(_Head(found.files, pools, groups, found.defaults, len(found.jobs)))
     for some in _in_parts(list(found.jobs.values())):
         pickler.dump(some)
 
@@ -92,6 +93,7 @@ def receive(stream: BinaryIO) -> Crontab:
         MappingProxyType({pool.name: pool for pool in head.pools}),
         head.files,
         MappingProxyType({group.name: group for group in head.groups}),
+        head.defaults,
     )
 
 

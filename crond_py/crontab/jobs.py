@@ -17,11 +17,11 @@ from crond_py.crontab.fields import Refuse, read_fields
 from crond_py.crontab.intervals import can_jitter, refined, refuse_interval_keys
 from crond_py.crontab.keys import JOB_KEYS, MODEL_NAMES, SCHEDULE_KEYS
 from crond_py.crontab.locate import KeyPath
-from crond_py.crontab.model import EveryTrigger, Job, Trigger
+from crond_py.crontab.model import EveryTrigger, Job, Scope, Trigger
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success, retry_of
 from crond_py.crontab.source import Table
 from crond_py.crontab.triggers import Calendar, trigger_of
-from crond_py.model import EveryMode, Limits, Retry
+from crond_py.model import Limits
 from crond_py.schedule import system_timezone
 
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
@@ -39,40 +39,26 @@ _PLAIN: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a job of a file has that says nothing itself."""
-
-    timezone: str | None = None
-    env: Mapping[str, str] = field(default_factory=lambda: _NO_ENV)
-    retry: Retry = Retry()
-    retry_values: Mapping[str, Any] = field(default_factory=dict)
-    every_mode: EveryMode = EveryMode.FIXED_RATE
-    limits_values: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(
-        default_factory=lambda: {name: JOB_KEYS[key].default for key, name in _PLAIN.items()}
+def scope_within(
+    outer: Scope,
+    zone: str | None,
+    env: Mapping[str, str],
+    defaults: Mapping[str, Any],
+    refuse: Refuse,
+) -> Scope:
+    """Return the scope of a file that says this much of its own, as far as it fits together."""
+    retry_values = {**outer.retry_values, **defaults.get("retry", {})}
+    values = {**outer.values, **model_fields(defaults)}
+    refuse_retry_of_success(defaults, values, refuse)
+    return Scope(
+        defaults.get("timezone", zone or outer.timezone),
+        merged_env(outer.env, env, defaults.get("env", _NO_ENV)),
+        retry_of(retry_values, refuse) if "retry" in defaults else outer.retry,
+        retry_values,
+        defaults.get("every_mode", outer.every_mode),
+        {**outer.limits_values, **defaults.get("limits", {})},
+        values,
     )
-
-    def within(
-        self,
-        zone: str | None,
-        env: Mapping[str, str],
-        defaults: Mapping[str, Any],
-        refuse: Refuse,
-    ) -> Scope:
-        """Return the scope of a file that says this much of its own, as far as it fits together."""
-        retry_values = {**self.retry_values, **defaults.get("retry", {})}
-        values = {**self.values, **_model_fields(defaults)}
-        refuse_retry_of_success(defaults, values, refuse)
-        return Scope(
-            defaults.get("timezone", zone or self.timezone),
-            merged_env(self.env, env, defaults.get("env", _NO_ENV)),
-            retry_of(retry_values, refuse) if "retry" in defaults else self.retry,
-            retry_values,
-            defaults.get("every_mode", self.every_mode),
-            {**self.limits_values, **defaults.get("limits", {})},
-            values,
-        )
 
 
 def merged_env(*layers: Mapping[str, str]) -> Mapping[str, str]:
@@ -158,7 +144,7 @@ class JobReader:
         share = self._shared.setdefault
         said = {
             key: share(value, value) if type(value) in _SHARED_TYPES else value
-            for key, value in _model_fields(own).items()
+            for key, value in model_fields(own).items()
         }
         values = {**scope.values, **said}
         if not values["jitter"] or not can_jitter(own["trigger"]):
@@ -228,7 +214,7 @@ class JobReader:
         return system_timezone()
 
 
-def _model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the model that follow from the values of keys alone."""
     found = {_PLAIN[key]: value for key, value in values.items() if key in _PLAIN}
     found.update(values.get("keep", {}))

@@ -23,10 +23,10 @@ from typing import Any
 from crond_py.crontab.chains import check_chains
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
 from crond_py.crontab.fields import NAME, read_fields
-from crond_py.crontab.jobs import JobReader, Scope, check_group, check_pool, check_umask
+from crond_py.crontab.jobs import JobReader, check_group, check_pool, check_umask, scope_within
 from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
-from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool
+from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool, Scope
 from crond_py.crontab.source import Table, read_table
 from crond_py.crontab.values import is_name, not_the
 from crond_py.errors import CrontabError
@@ -90,6 +90,7 @@ class _Loader:
             MappingProxyType(self._pools),
             files,
             MappingProxyType(self._groups),
+            main.scope,
         )
 
     def _report(self, path: Path) -> FileReport:
@@ -177,7 +178,7 @@ class _Loader:
         check_group(values.get("group"), self._groups, refuse)
         if "umask" in values:
             check_umask(defaults, report, ("defaults",))
-        return outer.within(top.get("timezone"), top.get("env", {}), values, refuse)
+        return scope_within(outer, top.get("timezone"), top.get("env", {}), values, refuse)
 
     def _read_jobs(self) -> dict[str, Job]:
         """Return the jobs of all files that have no fault."""

@@ -6,10 +6,11 @@ Every default of the format is a default here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Final
 
 from crond_py.model import (
     Align,
@@ -164,11 +165,42 @@ class Job:
     source: str = field(default="", compare=False)
 
 
+_OWN: Final = ("timezone", "retry", "limits", "source")
+_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        each.name: each.default
+        for each in fields(Job)
+        if each.default is not MISSING and each.name not in _OWN
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a job has that says nothing itself: what its file says for all, and the built-in rest.
+
+    ``values`` are fields of ``Job``. ``retry_values`` and ``limits_values`` are what of these
+    tables has been said; a job's own go over them key by key.
+    """
+
+    timezone: str | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    retry: Retry = Retry()
+    retry_values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    every_mode: EveryMode = EveryMode.FIXED_RATE
+    limits_values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, Any] = field(default_factory=lambda: _DEFAULTS)
+
+
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """A whole crontab. ``jobs``, ``pools`` and ``groups`` are in the order of the files."""
+    """A whole crontab. ``jobs``, ``pools`` and ``groups`` are in the order of the files.
+
+    ``defaults`` is what the main file says for all of its jobs; it holds for submitted tasks, too.
+    """
 
     jobs: Mapping[str, Job]
     pools: Mapping[str, Pool]
     files: tuple[Path, ...] = ()
     groups: Mapping[str, Group] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: Scope = Scope()

@@ -209,7 +209,7 @@ def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar)
         case "every":
             return EveryTrigger(value, mode or EveryMode.FIXED_RATE)
         case "at":
-            return AtTrigger(_instant(value, calendar))
+            return AtTrigger(instant_of(value, calendar))
         case "startup":
             return StartupTrigger(value.per_boot)
         case "after":
@@ -241,12 +241,12 @@ def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
     return CronTrigger(tuple(" ".join(text.split()) for text in trigger.expressions))
 
 
-def _instant(moment: datetime, calendar: Calendar) -> datetime:
+def instant_of(moment: datetime, calendar: Calendar) -> datetime:
     """Return a one-off moment in UTC.
 
     A reading without an offset follows the rules of a fixed time in cron: it is taken as the
     expression for that second of that day, in the job's zone and under its ``dst_`` keys. It is
-    due once, so that of two passes "both" means the first.
+    due once, so that of two passes "both" means the first. Raises Refused where it never comes.
     """
     if moment.tzinfo is not None:
         return moment.astimezone(UTC)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from crond_py.clock import SystemClock
+from crond_py.control.address import Peer
 from crond_py.control.protocol import CancelJob, CancelList, CancelRun, Request, Waited, WaitRun
 from crond_py.control.server import ControlServer
 from crond_py.engine.view import Cancelled
@@ -49,7 +50,7 @@ class Daemon:
     is_asked: threading.Event = field(default_factory=threading.Event)
     limits: list[timedelta] = field(default_factory=list)
 
-    def __call__(self, request: Request[Any]) -> object:
+    def __call__(self, request: Request[Any], peer: Peer) -> object:
         """Answer a request."""
         match request:
             case CancelRun() | CancelJob():

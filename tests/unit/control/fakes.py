@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
+from crond_py.control.address import Peer
 from crond_py.control.protocol import Reloaded
-from crond_py.crontab.model import CronTrigger, Job
+from crond_py.crontab.model import Crontab, CronTrigger, Job, Pool
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus, PoolStatus
 from crond_py.errors import CrontabError, Fault, RequestRefusedError, UnknownNameError
-from crond_py.model import Attempt, Cause, Exit, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Exit, Outcome, Run, State, Task
+from crond_py.ports import NewTask, Submitted
+
+ME = Peer(os.getpid(), os.geteuid())
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -54,6 +60,35 @@ class FakeEngine:
     """One job ``backup`` whose run 7 is alive and whose run 6 has failed."""
 
     asked: list[tuple[object, ...]] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Store tasks, each key once."""
+        self.asked.append(("submit", len(tasks)))
+        return [self._store(task) for task in tasks]
+
+    def _store(self, new: NewTask) -> Submitted:
+        for task in self.tasks:
+            if new.key is not None and (task.submitted_by, task.key) == (new.submitted_by, new.key):
+                return Submitted(task, is_new=False)
+        self.tasks.append(
+            Task(
+                id=len(self.tasks) + 1,
+                lane=new.lane,
+                due=new.due,
+                definition=new.definition,
+                submitted_by=new.submitted_by,
+                submitted_at=NOON,
+                period=new.period,
+                key=new.key,
+            )
+        )
+        return Submitted(self.tasks[-1], is_new=True)
+
+    def cancel_task(self, task_id: int) -> list[Cancelled]:
+        """End any task, which has a run that goes on."""
+        self.asked.append(("cancel_task", task_id))
+        return [Cancelled(9, f"task:{task_id}", "running", ending=True)]
 
     def status(self) -> EngineStatus:
         """Return the same status every time."""
@@ -102,6 +137,12 @@ class FakeService:
 
     fault: Fault | None = None
     stopped: list[bool] = field(default_factory=list)
+
+    crontab: Crontab = field(
+        default_factory=lambda: Crontab(
+            MappingProxyType({}), MappingProxyType({"default": Pool("default")})
+        )
+    )
 
     @property
     def troubles(self) -> Sequence[str]:

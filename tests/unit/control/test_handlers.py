@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from crond_py.control.client import call
 from crond_py.control.handlers import Handlers
 from crond_py.control.server import ControlServer
 from crond_py.errors import CrontabError, Fault, RequestRefusedError, UnknownNameError
-from tests.unit.control.fakes import ENDED, NOON, RUNNING, FakeEngine, FakeService
+from tests.unit.control.fakes import ENDED, ME, NOON, RUNNING, FakeEngine, FakeService
 
 
 @pytest.fixture
@@ -30,18 +33,21 @@ def service() -> FakeService:
     return FakeService()
 
 
+Handle = Callable[[protocol.Request[Any]], object]
+
+
 @pytest.fixture
-def handle(engine: FakeEngine, service: FakeService) -> Handlers:
-    """Make the handlers under test."""
-    return Handlers(engine, service)
+def handle(engine: FakeEngine, service: FakeService) -> Handle:
+    """Make the handlers under test, as they are for whoever runs them."""
+    return partial(Handlers(engine, service, SystemClock()), peer=ME)
 
 
-def test_ping_names_process_and_version(handle: Handlers) -> None:
+def test_ping_names_process_and_version(handle: Handle) -> None:
     """A client learns whom it talks to."""
     assert handle(protocol.Ping()) == protocol.Pong(os.getpid(), crond_py.__version__)
 
 
-def test_list_tells_of_every_job(handle: Handlers) -> None:
+def test_list_tells_of_every_job(handle: Handle) -> None:
     """Each job is there in the crontab's order with its runs and its next due instant."""
     listed = handle(protocol.ListJobs())
     assert isinstance(listed, protocol.JobList)
@@ -55,7 +61,7 @@ def test_list_tells_of_every_job(handle: Handlers) -> None:
     assert (off.enabled, off.next_due) == (False, None)
 
 
-def test_status_sums_up(handle: Handlers) -> None:
+def test_status_sums_up(handle: Handle) -> None:
     """Counts, runs, pools, troubles and the job that is due first."""
     status = handle(protocol.GetStatus())
     assert isinstance(status, protocol.DaemonStatus)
@@ -66,7 +72,7 @@ def test_status_sums_up(handle: Handlers) -> None:
     assert status.crontab == ("/etc/pycron/crontab.toml",)
 
 
-def test_cancel_passes_on_what_ends(handle: Handlers, engine: FakeEngine) -> None:
+def test_cancel_passes_on_what_ends(handle: Handle, engine: FakeEngine) -> None:
     """A run by its number, and all runs of a job by its name."""
     one = handle(protocol.CancelRun(7))
     assert isinstance(one, protocol.CancelList)
@@ -79,16 +85,20 @@ def test_cancel_passes_on_what_ends(handle: Handlers, engine: FakeEngine) -> Non
 
 @pytest.mark.parametrize("run_id", [0, -1, 2**63, 10**400])
 def test_a_number_that_no_run_can_have_is_unknown(
-    handle: Handlers, engine: FakeEngine, run_id: int
+    handle: Handle, engine: FakeEngine, run_id: int
 ) -> None:
     """P9: it never reaches a ledger that would choke on it."""
-    for request in (protocol.CancelRun(run_id), protocol.WaitRun(run_id)):
+    for request in (
+        protocol.CancelRun(run_id),
+        protocol.WaitRun(run_id),
+        protocol.CancelTask(run_id),
+    ):
         with pytest.raises(UnknownNameError):
             handle(request)
     assert engine.asked == []
 
 
-def test_a_wait_is_bounded(handle: Handlers, engine: FakeEngine) -> None:
+def test_a_wait_is_bounded(handle: Handle, engine: FakeEngine) -> None:
     """P4: no client keeps a thread for longer than the protocol says."""
     assert handle(protocol.WaitRun(6, timedelta(days=9))) == protocol.Waited(ENDED)
     assert handle(protocol.WaitRun(7, timedelta(seconds=1))) == protocol.Waited(None)
@@ -98,7 +108,7 @@ def test_a_wait_is_bounded(handle: Handlers, engine: FakeEngine) -> None:
     ]
 
 
-def test_stop_says_how(handle: Handlers, service: FakeService) -> None:
+def test_stop_says_how(handle: Handle, service: FakeService) -> None:
     """Both ways to stop reach the service, and the answer names the process to wait for."""
     assert handle(protocol.Stop()) == protocol.Stopping(os.getpid())
     assert handle(protocol.Stop(now=True)) == protocol.Stopping(os.getpid())
@@ -108,9 +118,10 @@ def test_stop_says_how(handle: Handlers, service: FakeService) -> None:
 def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
     """Replies and errors of every operation come out at the client as the handlers gave them."""
     service = FakeService()
-    handle = Handlers(FakeEngine(), service)
+    handlers = Handlers(FakeEngine(), service, SystemClock())
+    handle = partial(handlers, peer=ME)
     path = tmp_path / "control.sock"
-    server = ControlServer(path, handle, SystemClock())
+    server = ControlServer(path, handlers, SystemClock())
     server.start()
     try:
         assert call(path, protocol.Ping()) == handle(protocol.Ping())
@@ -118,6 +129,9 @@ def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
         assert call(path, protocol.GetStatus()) == handle(protocol.GetStatus())
         assert call(path, protocol.CancelRun(7)) == handle(protocol.CancelRun(7))
         assert call(path, protocol.CancelJob("a")) == handle(protocol.CancelJob("a"))
+        assert call(path, protocol.CancelTask(5)) == handle(protocol.CancelTask(5))
+        stored = call(path, protocol.Submit(({"command": "true", "in": "1m"},)))
+        assert [(task.id, task.job, task.is_new) for task in stored.tasks] == [(1, "task:1", True)]
         assert call(path, protocol.Trigger("backup", force=True)) == protocol.Triggered(8)
         assert call(path, protocol.WaitRun(6)) == protocol.Waited(ENDED)
         assert call(path, protocol.Reload()) == protocol.Reloaded(added=("new",), unchanged=2)

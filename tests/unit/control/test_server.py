@@ -45,7 +45,7 @@ SHORT = Limits(patience=timedelta(milliseconds=50))
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can be another user")
 
 
-def pong(request: Request[Any]) -> object:
+def pong(request: Request[Any], peer: Peer) -> object:
     """Answer everything with a pong."""
     return Pong(os.getpid(), "1")
 
@@ -101,9 +101,9 @@ def test_a_peer_of_another_user_is_refused(path: Path, monkeypatch: pytest.Monke
     asked: list[object] = []
     monkeypatch.setattr(server_module, "peer_of", lambda _: Peer(pid=1, uid=os.geteuid() + 4242))
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         asked.append(request)
-        return pong(request)
+        return pong(request, peer)
 
     with serving(path, handle), pytest.raises(RequestRefusedError, match="may not talk"):
         call(path, Ping())
@@ -313,12 +313,12 @@ def test_a_stuck_handler_holds_up_nobody_else(path: Path) -> None:
     go_on = threading.Event()
     is_inside = threading.Event()
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         if isinstance(request, Trigger):
             is_inside.set()
             go_on.wait(30)
             return Triggered(5)
-        return pong(request)
+        return pong(request, peer)
 
     with serving(path, handle), Conversation(path) as slow:
         slow.send(Trigger("a"))
@@ -355,7 +355,7 @@ def test_a_fault_of_the_handler_is_one_sentence(
 ) -> None:
     """P9: a peer never sees a traceback; the log has it."""
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         raise ZeroDivisionError("secret")
 
     with serving(path, handle), pytest.raises(PycronError) as caught:
@@ -367,7 +367,7 @@ def test_a_fault_of_the_handler_is_one_sentence(
 def test_an_error_of_the_project_reaches_the_client(path: Path) -> None:
     """What the engine refuses is raised on the other side as it was."""
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         raise RequestRefusedError("run 7 is still running")
 
     with serving(path, handle), pytest.raises(RequestRefusedError, match="run 7 is still"):
@@ -415,9 +415,9 @@ def test_a_handler_may_stop_the_server(path: Path) -> None:
     """The answer to a request to stop goes out although the server is gone after it."""
     server: ControlServer
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         server.stop()
-        return pong(request)
+        return pong(request, peer)
 
     server = ControlServer(path, handle, SystemClock())
     server.start()
@@ -431,10 +431,10 @@ def test_an_answer_that_is_being_given_is_waited_for(path: Path) -> None:
     is_inside = threading.Event()
     go_on = threading.Event()
 
-    def handle(request: Request[Any]) -> object:
+    def handle(request: Request[Any], peer: Peer) -> object:
         is_inside.set()
         go_on.wait(30)
-        return pong(request)
+        return pong(request, peer)
 
     server = ControlServer(path, handle, SystemClock(), Limits(farewell=timedelta(seconds=30)))
     server.start()

@@ -1,0 +1,105 @@
+"""Takes submitted tasks in: reads what each says, and hands all of a request to the engine at once.
+
+This is where the modules that read a crontab come into the daemon's memory, so it is imported with
+the first task that is submitted.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from crond_py.control.address import Peer
+from crond_py.control.protocol import MOST_TASKS, SubmittedList, SubmittedTask
+from crond_py.crontab.faults import Refused
+from crond_py.crontab.model import Crontab
+from crond_py.crontab.setup_values import Login
+from crond_py.crontab.tasks import TaskOrder, TaskReader
+from crond_py.errors import Fault, RequestRefusedError, TaskRefusedError, UsageError
+from crond_py.ports import Clock, NewTask, Submitted
+
+
+class TaskSink(Protocol):
+    """What takes tasks that have been read."""
+
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Store all of the tasks or none; the answer is in their order.
+
+        ``due`` is, both ways, as the wall clock is set now. Raises PycronError.
+        """
+        ...
+
+
+class Intake:
+    """Takes tasks in under one crontab. Any thread may use it."""
+
+    def __init__(self, crontab: Crontab, sink: TaskSink, clock: Clock) -> None:
+        self.crontab = crontab
+        self._reader = TaskReader(crontab)
+        self._sink = sink
+        self._clock = clock
+
+    def submit(
+        self, tasks: Sequence[Mapping[str, Any]], submitted_by: str | None, peer: Peer
+    ) -> SubmittedList:
+        """Store what a peer hands in, all or nothing.
+
+        Raises TaskRefusedError with the faults of all of them, RequestRefusedError where the peer
+        may not speak for another user, and what the sink raises.
+        """
+        if len(tasks) > MOST_TASKS:
+            message = f"at most {MOST_TASKS} tasks are handed in at a time, not {len(tasks)}"
+            raise UsageError(message)
+        user = submitter(submitted_by, peer)
+        orders = self._read(tasks)
+        now = self._clock.now()
+        stored = self._sink.submit([order.task(user, now) for order in orders])
+        return SubmittedList(tuple(map(_view, stored)))
+
+    def _read(self, tasks: Sequence[Mapping[str, Any]]) -> list[TaskOrder]:
+        orders: list[TaskOrder] = []
+        faults: list[Fault] = []
+        for number, values in enumerate(tasks, start=1):
+            try:
+                orders.append(self._reader.read(values))
+            except TaskRefusedError as error:
+                faults += error.faults if len(tasks) == 1 else _placed(error.faults, number)
+        if faults:
+            raise TaskRefusedError(tuple(faults))
+        return orders
+
+
+def submitter(name: str | None, peer: Peer) -> str:
+    """Return the user for whom a peer hands tasks in.
+
+    The superuser and the daemon's own user may name another (``sudo`` does); everybody else hands
+    in for himself. Raises RequestRefusedError, and UsageError for what is no name.
+    """
+    if name is None:
+        return _login(peer.uid)
+    if peer.uid not in {0, os.geteuid()}:
+        raise RequestRefusedError(f"user {peer.uid} may not submit tasks for {name!r}")
+    try:
+        return Login().read(name)
+    except Refused as refused:
+        raise UsageError(f"submitted_by: {refused.problems[0].message}") from None
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _placed(faults: Sequence[Fault], number: int) -> Iterator[Fault]:
+    for fault in faults:
+        yield replace(fault, path="submitted", line=number)
+
+
+def _view(submitted: Submitted) -> SubmittedTask:
+    task = submitted.task
+    return SubmittedTask(task.id, task.job, task.due, submitted.is_new)

@@ -1,0 +1,117 @@
+"""The keys of a submitted task: those of a job that say how it runs, and when it is due.
+
+A task comes as JSON, so what JSON has no word for is written as text: a date-time, a umask.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from crond_py.crontab.fields import Key, by_name
+from crond_py.crontab.keys import JOB_KEYS
+from crond_py.crontab.process_values import Umask
+from crond_py.crontab.triggers import Moment
+from crond_py.crontab.values import Duration, Kind, Never, Schema, Text, not_the
+
+LONGEST_KEY: Final = 200
+
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
+_OF_JOBS: Final = "is a key of jobs in a crontab, not of tasks"
+_LEFT_OUT: Final = {
+    "schedule": "write at, in or every; a timetable belongs in the crontab",
+    "startup": "write at, in or every",
+    "after": "write at, in or every; jobs that follow others belong in the crontab",
+    "enabled": "leave it out; pycron cancel takes a task back",
+    "hosts": "leave it out; a task runs where it was submitted",
+    "every_mode": "leave it out; the interval of a task counts from the due time before",
+    "align": "leave it out, or make it a job of the crontab",
+    "jitter": "leave it out",
+    "notify": "leave it out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MomentText(Kind):
+    """A date-time as text (ISO 8601, RFC 3339); a date alone means its first moment, 00:00."""
+
+    def read(self, value: object) -> datetime:
+        """Return a datetime, naive where the zone is the task's."""
+        # fromisoformat also knows weeks and 20260301, which nobody means.
+        if isinstance(value, str) and _DATE.match(value):
+            try:
+                return Moment().read(datetime.fromisoformat(value))
+            except ValueError:
+                pass
+        raise not_the('a date-time such as "2026-12-24T18:00:00+01:00"', value)
+
+    def schema(self) -> Schema:
+        """Return the schema of the text."""
+        return Moment().schema()
+
+
+@dataclass(frozen=True, slots=True)
+class _OctalText(Kind):
+    """A umask; JSON has no octal numbers."""
+
+    def read(self, value: object) -> int:
+        """Return the bits."""
+        if not isinstance(value, str):
+            raise not_the('octal text such as "022"', value)
+        return Umask().read(value)
+
+    def schema(self) -> Schema:
+        """Return the schema of the text."""
+        return {"type": "string", "pattern": "^(0o)?0?[0-7]{1,3}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyText(Kind):
+    """The submitter's own name for a task."""
+
+    def read(self, value: object) -> str:
+        """Return the name."""
+        text = Text(LONGEST_KEY).read(value)
+        if not text or not text.isprintable():
+            raise not_the(f"text of 1 to {LONGEST_KEY} printable characters", value)
+        return text
+
+    def schema(self) -> Schema:
+        """Return the schema of the text."""
+        return {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}
+
+
+def _of_tasks(key: Key) -> Key:
+    """Return a key of a job as tasks have it."""
+    if key.name in _LEFT_OUT:
+        return replace(key, kind=Never(_OF_JOBS, _LEFT_OUT[key.name]))
+    match key.name:
+        case "at":
+            doc = "The date-time at which it is due; without an offset, in the zone of timezone."
+            return replace(key, kind=MomentText(), doc=doc)
+        case "every":
+            return replace(key, doc="The interval at which it is due, again and again.")
+        case "offset":
+            doc = "With every: how long after it was submitted it is first due. Less than every."
+            return replace(key, doc=doc)
+        case "umask":
+            return replace(key, kind=_OctalText())
+    return key
+
+
+WHEN_KEYS: Final = ("at", "in", "every")
+"""A task has exactly one of these."""
+
+TASK_KEYS: Final = by_name(
+    (
+        Key("in", Duration(), "How long after it was submitted it is due."),
+        Key(
+            "key",
+            _KeyText(),
+            "The submitter's own name for the task: the same name twice is one task.",
+        ),
+        *map(_of_tasks, JOB_KEYS.values()),
+    )
+)
