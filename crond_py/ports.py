@@ -287,7 +287,8 @@ class Ledger(LedgerReader, Protocol):
     def prune_tasks(self, *, older_than: datetime, limit: int) -> Pruned:
         """Delete tasks that ended before ``older_than``, whose runs have all finished by then too.
 
-        Their runs go with them. At most ``limit`` tasks go at a time, the first that ended first.
+        Their runs go with them. At most ``limit`` tasks and ``limit`` runs go at a time, the first
+        that ended first; a task that has more runs goes with the last of them, later.
         """
         ...
 

@@ -1,20 +1,23 @@
 """The ledger: where every run is kept.
 
-A ledger holds runs with their attempts, and one cursor a job. Its interface is ``ports.Ledger``;
-what that promises is held by one suite, ``tests/conformance``, that runs against every ledger.
+A ledger holds runs with their attempts, one cursor a job, and the tasks that were handed in. Its
+interface is ``ports.Ledger``; what that promises is held by one suite, ``tests/conformance``, that
+runs against every ledger.
 
 - ``journaled``: the daemon's. ``JournaledLedger`` is ``sqlite``, and while that takes nothing
   (locked, no room, damaged, deleted) ``aside``: the ``journal`` takes the writes, and ``memory``
-  answers. ``opening.open_ledger`` makes it.
+  answers, for tasks with ``moved``. ``opening.open_ledger`` makes it.
 - ``sqlite``: the file. ``SqliteLedger`` writes, ``open_reader`` looks on from any process.
 - ``memory``: the same in memory, which can also be made to fail and to crash, for tests.
 - ``lock``: who may write. One daemon to a state directory.
 - ``salvage``, ``spare``, ``known``: what is carried over from a damaged file to a fresh one, read
   from it, from a copy beside it, or known to the daemon.
 - ``mark``: beside the file, what it must know; so it shows when its newest records are lost.
-- ``steps``: writes as rows, for the file and the journal alike; ``changes``: for memory.
-- ``database``, ``reader``, ``records``, ``queries.sql``, ``migrations/``: what ``sqlite`` is made
-  of: files and errors, asking, rows to and from the model's words, the statements, the tables.
+- ``steps``: writes as rows, for the file and the journal alike; ``changes``, ``tasklists``,
+  ``undo``: for memory.
+- ``database``, ``reader``, ``tasks``, ``tasktables``, ``records``, ``queries.sql``,
+  ``migrations/``: what ``sqlite`` is made of: files and errors, asking (for tasks apart), writing
+  tasks, rows to and from the model's words, the statements, the tables.
 
 The file is in SQLite's WAL mode, in which readers never wait for the writer nor it for them. A
 durable write returns once the log is on the disk (``synchronous = FULL``). Another one is in the

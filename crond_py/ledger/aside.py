@@ -19,13 +19,15 @@ from crond_py.ledger.changes import changed, with_attempt
 from crond_py.ledger.journal import BEGIN, Journal, Record
 from crond_py.ledger.known import Remains
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.ledger.records import to_attempt, to_cursor, to_set_run
+from crond_py.ledger.moved import Moved
+from crond_py.ledger.records import to_attempt, to_cursor, to_set_run, to_set_task
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
+from crond_py.ledger.tasklists import Position
 from crond_py.logfields import fields
-from crond_py.model import Run
+from crond_py.model import Cursor, Lane, Run, Task
 from crond_py.policy import TICK
-from crond_py.ports import Claim, RunQuery, SetAttempt, SetRun, Write
+from crond_py.ports import Claim, LaneStock, RunQuery, SetAttempt, SetRun, SetTask, TaskQuery, Write
 
 log = logging.getLogger("pycron.ledger")
 
@@ -43,9 +45,13 @@ class Aside:
     when this began.
     """
 
-    def __init__(self, reason: str, before: Remains, journal: Journal | None) -> None:
+    def __init__(
+        self, reason: str, before: Remains, file: SqliteLedger, journal: Journal | None
+    ) -> None:
         self.reason = reason
         self.before = before
+        self._file = file
+        self.moved = Moved()
         self.memory = MemoryLedger.holding(
             before.identity, before.open_runs, before.cursors, before.last_id
         )
@@ -70,18 +76,19 @@ class Aside:
         """Whether the log has been told that the journal is in use."""
         return self._is_told
 
-    def resume(self, records: Sequence[Record], file: SqliteLedger) -> None:
+    def resume(self, records: Sequence[Record]) -> None:
         """Go on with what an earlier daemon has left in the journal. Raises LedgerError."""
         for record in records:
             if record.number <= self._copied:
                 self._first = self._place = record.place
                 continue
             for step in unpack(record.content):
-                self._hold(step, file)
+                self._hold(step)
             self._written = record.number
+        self.moved.keep()
         self._tell_once()
 
-    def _hold(self, step: Step, file: SqliteLedger) -> None:
+    def _hold(self, step: Step) -> None:
         """Have in memory what a step makes of what is there."""
         match step.kind:
             case Kind.CURSOR:
@@ -92,31 +99,31 @@ class Aside:
                     self.memory.hold(run)
             case Kind.RUN:
                 change = to_set_run(step.row)
-                before = self.run(change.run_id, file)
+                before = self.run(change.run_id)
                 if before is not None:
                     self.memory.hold(changed(before, change))
             case Kind.ATTEMPT:
-                before = self.run(step.row[0], file)
+                before = self.run(step.row[0])
                 if before is not None:
                     self.memory.hold(with_attempt(before, to_attempt(step.row[1:])))
+            case Kind.TASK:
+                self.moved.take(to_set_task(step.row), must_be_known=False)
 
     # --- writing --------------------------------------------------------------------------
 
-    def write(
-        self, writes: Sequence[Write], file: SqliteLedger, *, durable: bool
-    ) -> list[int | None]:
+    def write(self, writes: Sequence[Write], *, durable: bool) -> list[int | None]:
         """Write to the journal, all or nothing but for what no ledger would take.
 
         Raises LedgerError where the journal takes nothing either.
         """
         steps: list[Step] = []
         ids: list[int | None] = []
-        reading: SqliteLedger | None = file
+        is_read = True
         try:
             for write in writes:
-                if reading is not None and not self._has_looked_up(write, reading):
-                    reading = None  # each try may take its time
-                step, run_id = self._entered(write)
+                # Once it cannot be read it is let be: each try may take its time.
+                is_read = is_read and self._has_looked_up(write)
+                step, run_id = self._entered(write, is_read=is_read)
                 if step is not None:
                     steps.append(step)
                 if isinstance(write, Claim):
@@ -125,11 +132,13 @@ class Aside:
                 self._append(steps, durable=durable)
         except BaseException:
             self.memory.revert()
+            self.moved.revert()
             raise
         self.memory.settle_on()
+        self.moved.keep()
         return ids
 
-    def _has_looked_up(self, write: Write, file: SqliteLedger) -> bool:
+    def _has_looked_up(self, write: Write) -> bool:
         """Get from the file what only it knows: the run of an occurrence, or one that has ended.
 
         Where it cannot be read either (False), nobody knows of any, and the cursors say what is
@@ -139,9 +148,11 @@ class Aside:
         try:
             match write:
                 case Claim(job, era, due) if not self.memory.has(job, era, due):
-                    found = file.run_of(job, era, due)
+                    found = self._file.run_of(job, era, due)
                 case SetRun(run_id) | SetAttempt(run_id) if self.memory.run(run_id) is None:
-                    found = file.run(run_id)
+                    found = self._file.run(run_id)
+                case SetTask(task_id):
+                    self.moved.look_up(task_id, self._file)
                 case _:
                     pass
         except LedgerError:
@@ -152,10 +163,13 @@ class Aside:
             self.memory.hold(found)
         return True
 
-    def _entered(self, write: Write) -> tuple[Step | None, int | None]:
+    def _entered(self, write: Write, *, is_read: bool) -> tuple[Step | None, int | None]:
         """Enter one write in memory; return its step, unless there is nothing to do, and its id."""
         try:
             step = to_step(write)
+            if isinstance(write, SetTask):
+                self.moved.take(write, must_be_known=is_read)
+                return step, None
             ids = self.memory.write([write], durable=False)
         except REFUSALS as error:
             tell_refused(write, error)
@@ -186,7 +200,7 @@ class Aside:
 
     # --- copying --------------------------------------------------------------------------
 
-    def copy_some(self, file: SqliteLedger) -> bool:
+    def copy_some(self) -> bool:
         """Copy the next records of the journal to the file; True: there are more.
 
         Raises LedgerError where the file takes nothing, also where there is nothing to copy.
@@ -202,28 +216,31 @@ class Aside:
         is_last = number == self._written
         last_id = self.memory.last_id if is_last else 0
         # What a power cut takes of the file is still in the journal, until all has been copied.
-        results = file.write_each(steps, applied=number, last_id=last_id, durable=is_last)
+        results = self._file.write_each(steps, applied=number, last_id=last_id, durable=is_last)
         tell_results(steps, results)
         self._copied, self._place = number, place
         return not is_last
 
-    def go_on_from(self, applied: int) -> None:
-        """Copy to another file, which has the journal's records up to ``applied``."""
+    def go_on_with(self, file: SqliteLedger) -> None:
+        """Go on with another file, which has some of the journal's records, or none."""
+        self._file = file
+        self.moved.look_again()
+        applied = file.applied
         if applied != self._copied:
             self._copied, self._place = self.before.applied, self._first
 
     # --- asking ---------------------------------------------------------------------------
 
-    def run(self, run_id: int, file: SqliteLedger) -> Run | None:
+    def run(self, run_id: int) -> Run | None:
         """Return one run with its attempts."""
         kept = self.memory.run(run_id)
-        return kept if kept is not None else file.run(run_id)
+        return kept if kept is not None else self._file.run(run_id)
 
-    def runs(self, query: RunQuery, file: SqliteLedger) -> list[Run]:
+    def runs(self, query: RunQuery) -> list[Run]:
         """Return the runs that are asked for; of the file no more are read than may be needed."""
-        before = self._run_to_go_on_from(query, file)
+        before = self._run_to_go_on_from(query)
         ours = self.memory.runs(replace(query, limit=None, before_id=None))
-        theirs = file.runs(self._asked_of_file(query, before, file))
+        theirs = self._file.runs(self._asked_of_file(query, before))
         found = sorted(
             [*ours, *(run for run in theirs if self.memory.run(run.id) is None)],
             key=_age,
@@ -233,32 +250,58 @@ class Aside:
             found = [run for run in found if _age(run) < _age(before)]
         return found if query.limit is None else found[: max(0, query.limit)]
 
-    def _run_to_go_on_from(self, query: RunQuery, file: SqliteLedger) -> Run | None:
+    def _run_to_go_on_from(self, query: RunQuery) -> Run | None:
         if query.before_id is None:
             return None
-        before = self.run(query.before_id, file)
+        before = self.run(query.before_id)
         if before is None:
             message = f"there is no run {query.before_id} to go on from"
             raise UnknownNameError(message)
         return before
 
-    def _asked_of_file(self, query: RunQuery, before: Run | None, file: SqliteLedger) -> RunQuery:
+    def _asked_of_file(self, query: RunQuery, before: Run | None) -> RunQuery:
         if query.limit is not None:
             # As many of the file's may be left out, as what is in memory is newer.
             query = replace(query, limit=max(0, query.limit) + self.memory.number_of_runs)
-        if before is not None and file.run(before.id) is None:
+        if before is not None and self._file.run(before.id) is None:
             # The file's runs have smaller ids than what it does not know: of one due they precede.
             until = before.due + TICK
             query = replace(query, before_id=None, until=min(query.until or until, until))
         return query
 
-    def last_runs(self, file: SqliteLedger) -> dict[str, Run]:
+    def open_runs(self) -> list[Run]:
+        """Return every run without an outcome, oldest claim first."""
+        return self.memory.open_runs()
+
+    def cursors(self) -> dict[str, Cursor]:
+        """Return every job's cursor."""
+        return self.memory.cursors()
+
+    def last_runs(self) -> dict[str, Run]:
         """Return each job's newest run that has begun an attempt."""
-        found = file.last_runs()
+        found = self._file.last_runs()
         for job, run in self.memory.last_runs().items():
             if job not in found or found[job].id <= run.id:
                 found[job] = run
         return found
+
+    def task(self, task_id: int) -> Task | None:
+        """Return one task."""
+        return self.moved.task(task_id, self._file)
+
+    def tasks(self, query: TaskQuery) -> list[Task]:
+        """Return the tasks that are asked for; see ``ports.TaskQuery``."""
+        return self.moved.tasks(query, self._file)
+
+    def lanes(self) -> dict[Lane, LaneStock]:
+        """Return every lane that has open tasks."""
+        return self.moved.lanes(self._file)
+
+    def tasks_due(
+        self, lane: Lane, *, after: Position | None, until: datetime | None, limit: int
+    ) -> list[Task]:
+        """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
+        return self.moved.tasks_due(lane, self._file, after=after, until=until, limit=limit)
 
 
 def tell_results(steps: Sequence[Step], results: Sequence[int | LedgerRefusedError | None]) -> None:

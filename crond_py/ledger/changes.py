@@ -1,11 +1,12 @@
-"""What a write makes of a run, as pure functions; for ledgers that hold runs in memory."""
+"""What a write makes of a run or a task, as pure functions; for what is held in memory."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
-from crond_py.model import Attempt, Run
-from crond_py.ports import Claim, SetRun
+from crond_py.model import Attempt, Run, Task
+from crond_py.ports import Claim, NewTask, SetRun, SetTask
 
 
 def claimed(run_id: int, claim: Claim) -> Run:
@@ -44,3 +45,22 @@ def with_attempt(run: Run, attempt: Attempt) -> Run:
     by_number = {known.number: known for known in run.attempts}
     by_number[attempt.number] = attempt
     return replace(run, attempts=tuple(by_number[number] for number in sorted(by_number)))
+
+
+def entered(task_id: int, wanted: NewTask, now: datetime) -> Task:
+    """Return the task that is made of one that is handed in."""
+    return Task(
+        id=task_id,
+        lane=wanted.lane,
+        due=wanted.due,
+        definition=wanted.definition,
+        submitted_by=wanted.submitted_by,
+        submitted_at=now,
+        period=wanted.period,
+        key=wanted.key,
+    )
+
+
+def moved(task: Task, write: SetTask) -> Task:
+    """Return a task that was moved on."""
+    return replace(task, due=write.due, ended_at=write.ended_at)

@@ -22,7 +22,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from crond_py.errors import LedgerCorruptError, LedgerError, PycronError, StateLockedError
+from crond_py.errors import (
+    LedgerCorruptError,
+    LedgerError,
+    LedgerRefusedError,
+    PycronError,
+    StateLockedError,
+)
+from crond_py.ledger.answering import Answering, Source
 from crond_py.ledger.aside import REFUSALS, Aside, tell_refused
 from crond_py.ledger.journal import Journal, Record
 from crond_py.ledger.known import Known, Remains
@@ -32,8 +39,7 @@ from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
 from crond_py.logfields import fields
-from crond_py.model import Cursor, Run
-from crond_py.ports import Claim, Clock, Gap, Pruned, RunQuery, SetCursor, Write
+from crond_py.ports import Claim, Clock, Gap, NewTask, Pruned, SetCursor, Submitted, Write
 
 log = logging.getLogger("pycron.ledger")
 
@@ -50,7 +56,7 @@ MOST_MENDED = 3
 """How often a file is replaced: more than that is a damaged disk."""
 
 
-class JournaledLedger:
+class JournaledLedger(Answering):
     """A ledger that can be written while its file cannot; made by ``opening.open_ledger``.
 
     It has no lock of its own: any thread may use it, but one at a time. ``keep_hold`` is called
@@ -86,7 +92,7 @@ class JournaledLedger:
         self._marks = MarkKeeper(file.path)
         self._promised = max(file.promised, mark.promised if mark is not None else 0)
         last_id = max(file.last_id, gap.last_id if gap is not None else 0)
-        self._known = Known(file.cursors(), file.open_runs(), last_id)
+        self._known = Known(file.cursors(), file.open_runs(), last_id, file.last_task_id)
         self._aside: Aside | None = None
         self._damage: LedgerCorruptError | None = None
         self._mended = 0
@@ -117,7 +123,7 @@ class JournaledLedger:
             self.settle()
         if self._aside is None:
             return self.write(writes, durable=durable)
-        ids = self._aside.write(writes, self._file, durable=durable)
+        ids = self._aside.write(writes, durable=durable)
         if durable:
             self._put_mark(writes)
         return ids
@@ -163,6 +169,33 @@ class JournaledLedger:
         self._put_mark(writes)
         return ids
 
+    def submit(self, tasks: Sequence[NewTask], now: datetime) -> list[Submitted]:
+        """Enter all of the tasks or none; see ``ports.Ledger``. Not while there is trouble."""
+        self._check_open()
+        if not tasks:
+            return []
+        self._check_hold()
+        if self._is_to_be_mended:
+            self.settle()
+        if self._aside is not None:
+            raise _not_taken(self._aside.reason)
+        promised = self._promised + 1
+        try:
+            submitted = self._file.submit(tasks, now, promised=promised)
+        except LedgerRefusedError:
+            raise
+        except LedgerError as error:
+            self._begin_trouble(error)
+            if self._is_to_be_mended:
+                return self.submit(tasks, now)
+            raise _not_taken(str(error)) from error
+        self._known.last_task_id = max(
+            self._known.last_task_id, *(answer.task.id for answer in submitted)
+        )
+        self._promised = promised
+        self._put_mark(())
+        return submitted
+
     def _put_mark(self, writes: Sequence[Write]) -> None:
         """Say beside the ledger what it knows by now, for the day when it does not any more."""
         aside = self._aside
@@ -183,12 +216,21 @@ class JournaledLedger:
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
     ) -> Pruned:
         """Delete old finished runs of a job; see ``ports.Ledger``. Not while there is trouble."""
+        return self._pruned(
+            lambda file: file.prune(job, keep_runs=keep_runs, older_than=older_than, limit=limit)
+        )
+
+    def prune_tasks(self, *, older_than: datetime, limit: int) -> Pruned:
+        """Delete old tasks with their runs; see ``ports.Ledger``. Not while there is trouble."""
+        return self._pruned(lambda file: file.prune_tasks(older_than=older_than, limit=limit))
+
+    def _pruned(self, prune: Callable[[SqliteLedger], Pruned]) -> Pruned:
         self._check_open()
         if self._aside is not None:
             raise LedgerError(self._aside.reason)
         self._check_hold()
         try:
-            return self._file.prune(job, keep_runs=keep_runs, older_than=older_than, limit=limit)
+            return prune(self._file)
         except LedgerCorruptError as error:
             self._begin_trouble(error)
             raise
@@ -229,7 +271,7 @@ class JournaledLedger:
             self._check_hold()
             if self._needs_mending:
                 self._mend(aside)
-            self._is_copying = aside.copy_some(self._file)
+            self._is_copying = aside.copy_some()
         except LedgerCorruptError as error:
             self._damage = error
             aside.reason = str(error)
@@ -245,9 +287,9 @@ class JournaledLedger:
         if isinstance(error, LedgerCorruptError):
             self._damage = error
         self._is_mending_put_off = False
-        self._aside = Aside(str(error), self.remains, self._journal)
+        self._aside = Aside(str(error), self.remains, self._file, self._journal)
         if kept:
-            self._aside.resume(kept, self._file)
+            self._aside.resume(kept)
 
     @property
     def remains(self) -> Remains:
@@ -264,7 +306,9 @@ class JournaledLedger:
 
     def _end_trouble(self, aside: Aside) -> None:
         memory = aside.memory
-        self._known = Known(memory.cursors(), memory.open_runs(), memory.last_id)
+        self._known = Known(
+            memory.cursors(), memory.open_runs(), memory.last_id, self._known.last_task_id
+        )
         records = aside.written - self._applied
         self._applied = aside.written
         self._aside = None
@@ -317,7 +361,7 @@ class JournaledLedger:
                 self._file.close()
         self._file = SqliteLedger.open(path, busy_timeout=NO_PATIENCE, now=now)
         self._mended += 1
-        aside.go_on_from(self._file.applied)
+        aside.go_on_with(self._file)
         self._damage, self._is_mending_put_off = None, False
         if damage is not None:
             self._lasting.append(tell_damage(damage, old, now))
@@ -331,30 +375,9 @@ class JournaledLedger:
         """The short random name that the ledger was given when it was begun."""
         return self._identity
 
-    def run(self, run_id: int) -> Run | None:
-        """Return one run with its attempts."""
+    def _source(self) -> Source:
         self._check_open()
-        return self._aside.run(run_id, self._file) if self._aside else self._file.run(run_id)
-
-    def runs(self, query: RunQuery) -> list[Run]:
-        """Return the runs that are asked for; see ``ports.RunQuery``."""
-        self._check_open()
-        return self._aside.runs(query, self._file) if self._aside else self._file.runs(query)
-
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
-        self._check_open()
-        return self._aside.memory.open_runs() if self._aside else self._file.open_runs()
-
-    def cursors(self) -> dict[str, Cursor]:
-        """Return every job's cursor."""
-        self._check_open()
-        return self._aside.memory.cursors() if self._aside else self._file.cursors()
-
-    def last_runs(self) -> dict[str, Run]:
-        """Return each job's newest run that has begun an attempt."""
-        self._check_open()
-        return self._aside.last_runs(self._file) if self._aside else self._file.last_runs()
+        return self._aside or self._file
 
     def close(self) -> None:
         """Let go of the files; what the file does not take now, the next daemon copies to it."""
@@ -397,6 +420,10 @@ def _is_gone(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _not_taken(why: str) -> LedgerError:
+    return LedgerError(f"tasks cannot be taken now: {why}; hand them in again when that is mended")
 
 
 def _step_or_error(write: Write) -> Step | Exception:

@@ -39,10 +39,15 @@ class Known:
     """Follows what is written to a ledger."""
 
     def __init__(
-        self, cursors: Mapping[str, Cursor], open_runs: Iterable[Run], last_id: int
+        self,
+        cursors: Mapping[str, Cursor],
+        open_runs: Iterable[Run],
+        last_id: int,
+        last_task_id: int,
     ) -> None:
         self.cursors = dict(cursors)
         self.last_id = last_id
+        self.last_task_id = last_task_id
         self._open: dict[int, list[Run | Write]] = {run.id: [run] for run in open_runs}
 
     def take(self, writes: Iterable[Write], ids: Iterable[int | None]) -> None:

@@ -7,22 +7,36 @@ gone. The conformance suite holds it to what the real one does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Self
 
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
-from crond_py.ledger.changes import changed, claimed, with_attempt
-from crond_py.model import Cursor, Run, State
-from crond_py.ports import Claim, Gap, Pruned, RunQuery, SetAttempt, SetCursor, SetRun, Write
-
-_ABSENT = object()
-
-_Undo = list[Callable[[], object]]
-"""How to take a transaction back, to be gone through from its end."""
+from crond_py.ledger.changes import changed, claimed, entered, moved, with_attempt
+from crond_py.ledger.records import LARGEST_ID
+from crond_py.ledger.tasklists import Position, chosen, first_due, stocks
+from crond_py.ledger.undo import Undo, take_back
+from crond_py.model import TASK_PREFIX, Cursor, Lane, Run, State, Task
+from crond_py.policy import TICK
+from crond_py.ports import (
+    Claim,
+    Gap,
+    LaneStock,
+    NewTask,
+    Pruned,
+    RunQuery,
+    SetAttempt,
+    SetCursor,
+    SetRun,
+    SetTask,
+    Submitted,
+    TaskQuery,
+    Write,
+)
 
 
 @dataclass(slots=True)
@@ -34,7 +48,8 @@ class _Content:
     occurrences: dict[tuple[str, int, datetime], int] = field(default_factory=dict)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     last_id: dict[str, int] = field(default_factory=dict)
-    unsynced: list[_Undo] = field(default_factory=list)
+    tasks: dict[int, Task] = field(default_factory=dict)
+    unsynced: list[Undo] = field(default_factory=list)
 
 
 class MemoryLedger:
@@ -49,15 +64,27 @@ class MemoryLedger:
 
     @classmethod
     def holding(
-        cls, identity: str, runs: Iterable[Run], cursors: Mapping[str, Cursor], last_id: int
+        cls,
+        identity: str,
+        runs: Iterable[Run],
+        cursors: Mapping[str, Cursor],
+        last_id: int,
+        *,
+        tasks: Iterable[Task] = (),
+        last_task_id: int = 0,
     ) -> Self:
-        """Return a ledger that has these; its next run is the one after ``last_id``."""
+        """Return a ledger that has these.
+
+        Its next run is the one after ``last_id``, its next task that after ``last_task_id``.
+        """
         ledger = cls(identity)
         ledger._content.last_id["runs"] = last_id
         for run in runs:
             ledger.hold(run)
         for cursor in cursors.values():
             ledger.hold_cursor(cursor)
+        ledger._content.tasks.update((task.id, task) for task in tasks)
+        ledger._content.last_id["tasks"] = last_task_id
         return ledger
 
     def hold(self, run: Run) -> None:
@@ -80,14 +107,18 @@ class MemoryLedger:
         return self._content.last_id.get("runs", 0)
 
     @property
+    def last_task_id(self) -> int:
+        """The largest id that a task has been given."""
+        return self._content.last_id.get("tasks", 0)
+
+    @property
     def number_of_runs(self) -> int:
         """How many runs there are."""
         return len(self._content.runs)
 
     def revert(self) -> None:
         """Undo what was written since the last durable write."""
-        for undo in reversed(self._content.unsynced):
-            _undo(undo)
+        take_back(self._content.unsynced)
         self._content.unsynced.clear()
 
     def settle_on(self) -> None:
@@ -117,8 +148,7 @@ class MemoryLedger:
         after = MemoryLedger()
         after._content = self._content
         if power_cut:
-            for undo in reversed(self._content.unsynced[flushed:]):
-                _undo(undo)
+            take_back(self._content.unsynced[flushed:])
             self._content.unsynced.clear()
         return after
 
@@ -154,12 +184,44 @@ class MemoryLedger:
     def last_runs(self) -> dict[str, Run]:
         """Return each job's newest run that has begun an attempt."""
         self._check_open()
-        return {run.job: run for run in sorted(self._all(), key=_id) if run.attempts}
+        return {
+            run.job: run
+            for run in sorted(self._all(), key=_id)
+            if run.attempts and not run.job.startswith(TASK_PREFIX)
+        }
 
     def cursors(self) -> dict[str, Cursor]:
         """Return every job's cursor."""
         self._check_open()
         return dict(self._content.cursors)
+
+    def task(self, task_id: int) -> Task | None:
+        """Return one task."""
+        self._check_open()
+        return self._content.tasks.get(task_id)
+
+    def tasks(self, query: TaskQuery) -> list[Task]:
+        """Return the tasks that are asked for; see ``ports.TaskQuery``."""
+        self._check_open()
+        after = None
+        if query.after_id is not None:
+            after = self._content.tasks.get(query.after_id)
+            if after is None:
+                raise UnknownNameError(f"there is no task {query.after_id} to go on from")
+        return chosen(self._content.tasks.values(), query, after)
+
+    def lanes(self) -> dict[Lane, LaneStock]:
+        """Return every lane that has open tasks."""
+        self._check_open()
+        return stocks(self._content.tasks.values())
+
+    def tasks_due(
+        self, lane: Lane, *, after: Position | None, until: datetime | None, limit: int
+    ) -> list[Task]:
+        """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
+        self._check_open()
+        tasks = self._content.tasks.values()
+        return first_due(tasks, lane, after=after, until=until, limit=limit)
 
     def _all(self) -> Iterable[Run]:
         return self._content.runs.values()
@@ -172,7 +234,7 @@ class MemoryLedger:
         if not writes:
             return []
         self._fail_if_told()
-        undo: _Undo = []
+        undo = Undo()
         ids: list[int | None] = []
         try:
             for write in writes:
@@ -185,12 +247,47 @@ class MemoryLedger:
                         self._set_attempt(write, undo)
                     case SetCursor(cursor):
                         _check_text(cursor.job, cursor.fingerprint, cursor.boot_id)
-                        _put(self._content.cursors, cursor.job, cursor, undo)
+                        undo.put(self._content.cursors, cursor.job, cursor)
+                    case SetTask():
+                        self._set_task(write, undo)
         except BaseException:
-            _undo(undo)
+            undo.take_back()
             raise
         self._commit(undo, is_durable=durable)
         return ids
+
+    def submit(self, tasks: Sequence[NewTask], now: datetime) -> list[Submitted]:
+        """Enter all of the tasks or none; see ``ports.Ledger``."""
+        self._check_open()
+        if not tasks:
+            return []
+        self._fail_if_told()
+        undo = Undo()
+        keys = {
+            (task.submitted_by, task.key): task
+            for task in self._content.tasks.values()
+            if task.key is not None
+        }
+        answers: list[Submitted] = []
+        try:
+            for wanted in tasks:
+                known = None if wanted.key is None else keys.get((wanted.submitted_by, wanted.key))
+                task = known or self._enter(wanted, now, undo)
+                answers.append(Submitted(task, is_new=known is None))
+                if task.key is not None:
+                    keys[task.submitted_by, task.key] = task
+        except BaseException:
+            undo.take_back()
+            raise
+        self._commit(undo, is_durable=True)
+        return answers
+
+    def _enter(self, wanted: NewTask, now: datetime, undo: Undo) -> Task:
+        task = entered(self.last_task_id + 1, wanted, now)
+        _check_task(task)
+        undo.put(self._content.last_id, "tasks", task.id)
+        undo.put(self._content.tasks, task.id, task)
+        return task
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
@@ -207,15 +304,49 @@ class MemoryLedger:
             for place, run in enumerate(finished)
             if place < beyond or (older_than is not None and _is_older(run, older_than))
         )
-        undo: _Undo = []
+        return self._delete_runs(list(islice(gone, max(0, limit))), Undo())
+
+    def prune_tasks(self, *, older_than: datetime, limit: int) -> Pruned:
+        """Delete old tasks with their runs; see ``ports.Ledger``."""
+        self._check_open()
+        self._fail_if_told()
+        undo = Undo()
+        runs_of = self._runs_of_tasks()
+        runs: list[Run] = []
+        for task in self._tasks_to_prune(runs_of, older_than)[: max(0, limit)]:
+            found = sorted(runs_of[task.job], key=lambda run: (run.due, run.era))
+            room = limit - len(runs)
+            runs += found[:room]
+            if len(found) > room:
+                break
+            undo.drop(self._content.tasks, task.id)
+        return self._delete_runs(runs, undo)
+
+    def _runs_of_tasks(self) -> dict[str, list[Run]]:
+        runs: dict[str, list[Run]] = defaultdict(list)
+        for run in self._all():
+            if run.job.startswith(TASK_PREFIX):
+                runs[run.job].append(run)
+        return runs
+
+    def _tasks_to_prune(self, runs: Mapping[str, list[Run]], older_than: datetime) -> list[Task]:
+        ended = [
+            (task.ended_at, task.id, task)
+            for task in self._content.tasks.values()
+            if task.ended_at is not None
+            and task.ended_at < older_than
+            and all(_has_finished(run, older_than) for run in runs.get(task.job, ()))
+        ]
+        return [task for *_, task in sorted(ended)]
+
+    def _delete_runs(self, runs: Sequence[Run], undo: Undo) -> Pruned:
         outputs: list[str] = []
-        pruned = sorted(islice(gone, max(0, limit)), key=_id)
-        for run in pruned:
-            _put(self._content.runs, run.id, _ABSENT, undo)
-            _put(self._content.occurrences, (run.job, run.era, run.due), _ABSENT, undo)
+        for run in sorted(runs, key=_id):
+            undo.drop(self._content.runs, run.id)
+            undo.drop(self._content.occurrences, (run.job, run.era, run.due))
             outputs += [attempt.output for attempt in run.attempts if attempt.output]
         self._commit(undo, is_durable=False)
-        return Pruned(len(pruned), tuple(outputs))
+        return Pruned(len(runs), tuple(outputs))
 
     @property
     def gap(self) -> Gap | None:
@@ -239,7 +370,7 @@ class MemoryLedger:
         """Let go of it. Idempotent."""
         self._is_closed = True
 
-    def _claim(self, claim: Claim, undo: _Undo) -> int | None:
+    def _claim(self, claim: Claim, undo: Undo) -> int | None:
         content = self._content
         last_id = content.last_id.get("runs", 0)
         run_id = last_id + 1 if claim.run_id is None else claim.run_id
@@ -247,24 +378,30 @@ class MemoryLedger:
             raise LedgerRefusedError(f"the ledger has a run {run_id} already")
         run = claimed(run_id, claim)
         _check(run)
-        _put(
-            content.last_id, "runs", max(last_id, run_id), undo
-        )  # a refused claim uses its id up, as in SQLite
+        # A refused claim uses its id up, as in SQLite.
+        undo.put(content.last_id, "runs", max(last_id, run_id))
         occurrence = (claim.job, claim.era, claim.due)
         if occurrence in content.occurrences:
             return None
-        _put(content.occurrences, occurrence, run_id, undo)
-        _put(content.runs, run_id, run, undo)
+        undo.put(content.occurrences, occurrence, run_id)
+        undo.put(content.runs, run_id, run)
         return run_id
 
-    def _set_run(self, write: SetRun, undo: _Undo) -> None:
+    def _set_run(self, write: SetRun, undo: Undo) -> None:
         run = changed(self._known(write.run_id), write)
         _check(run)
-        _put(self._content.runs, run.id, run, undo)
+        undo.put(self._content.runs, run.id, run)
 
-    def _set_attempt(self, write: SetAttempt, undo: _Undo) -> None:
+    def _set_attempt(self, write: SetAttempt, undo: Undo) -> None:
         run = self._known(write.run_id)
-        _put(self._content.runs, run.id, with_attempt(run, write.attempt), undo)
+        undo.put(self._content.runs, run.id, with_attempt(run, write.attempt))
+
+    def _set_task(self, write: SetTask, undo: Undo) -> None:
+        task = self._content.tasks.get(write.task_id)
+        if task is None:
+            message = f"the ledger has no task {write.task_id}, so it cannot change"
+            raise LedgerRefusedError(message)
+        undo.put(self._content.tasks, task.id, moved(task, write))
 
     def _known(self, run_id: int) -> Run:
         run = self._content.runs.get(run_id)
@@ -272,7 +409,7 @@ class MemoryLedger:
             raise LedgerRefusedError(f"the ledger has no run {run_id}, so it cannot change")
         return run
 
-    def _commit(self, undo: _Undo, *, is_durable: bool) -> None:
+    def _commit(self, undo: Undo, *, is_durable: bool) -> None:
         # A durable write takes all before it along: they are in one log, in one order.
         if is_durable:
             self._content.unsynced.clear()
@@ -304,6 +441,15 @@ def _check(run: Run) -> None:
         )
 
 
+def _check_task(task: Task) -> None:
+    lane, period = task.lane, task.period
+    _check_text(lane.pool, lane.group, task.definition, task.submitted_by, task.key or "")
+    if abs(lane.priority) > LARGEST_ID:
+        raise LedgerRefusedError(f"a priority of {lane.priority} is too large")
+    if period is not None and not TICK <= period <= LARGEST_ID * TICK:
+        raise LedgerRefusedError(f"a task cannot come again each {period}")
+
+
 def _check_text(*texts: str) -> None:
     try:
         "".join(texts).encode()
@@ -322,7 +468,11 @@ def _meets(query: RunQuery, run: Run) -> bool:
 
 
 def _is_older(run: Run, than: datetime) -> bool:
-    return run.due < than and (run.finished_at or run.claimed_at) < than
+    return run.due < than and _has_finished(run, than)
+
+
+def _has_finished(run: Run, before: datetime) -> bool:
+    return run.outcome is not None and (run.finished_at or run.claimed_at) < before
 
 
 def _age(run: Run) -> tuple[datetime, int]:
@@ -331,23 +481,3 @@ def _age(run: Run) -> tuple[datetime, int]:
 
 def _id(run: Run) -> int:
     return run.id
-
-
-# --- changes that can be taken back -------------------------------------------------------------
-
-
-def _put(mapping: dict[Any, Any], key: object, value: object, undo: _Undo) -> None:
-    undo.append(partial(_restore, mapping, key, mapping.get(key, _ABSENT)))
-    _restore(mapping, key, value)
-
-
-def _restore(mapping: dict[Any, Any], key: object, value: object) -> None:
-    if value is _ABSENT:
-        mapping.pop(key, None)
-    else:
-        mapping[key] = value
-
-
-def _undo(undo: _Undo) -> None:
-    for step in reversed(undo):
-        step()

@@ -126,3 +126,106 @@ DELETE FROM last_attempted WHERE job = ? AND run_id IN (SELECT value FROM json_e
 INSERT INTO last_attempted (job, run_id)
 SELECT job, max(id) FROM runs
 WHERE job = ? AND EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id) GROUP BY job
+
+-- name: last_task_id
+SELECT max(seq) FROM sqlite_sequence WHERE name = 'tasks'
+
+-- name: begin_task_ids
+INSERT INTO sqlite_sequence (name, seq) SELECT 'tasks', 0
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'tasks')
+
+-- name: raise_last_task_id
+UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'tasks'
+
+-- name: put_lane
+INSERT INTO lanes (pool, priority, "group", scale) VALUES (?, ?, ?, ?)
+ON CONFLICT (pool, priority, "group", scale) DO NOTHING
+
+-- name: lane_id
+SELECT id FROM lanes WHERE pool = ? AND priority = ? AND "group" = ? AND scale = ?
+
+-- name: count_lane
+UPDATE lanes SET open = open + ?, stored = stored + ? WHERE id = ?
+
+-- name: delete_lanes
+DELETE FROM lanes WHERE stored = 0
+
+-- name: insert_task
+INSERT INTO tasks (
+    id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: task_stands
+SELECT lane_id, ended_at IS NULL FROM tasks WHERE id = ?
+
+-- name: update_task
+UPDATE tasks SET due = ?, ended_at = ? WHERE id = ?
+
+-- name: tasks
+SELECT
+    t.id, l.pool, l.priority, l."group", l.scale, t.due, t.period, t.definition, t.key,
+    t.submitted_by, t.submitted_at, t.ended_at
+FROM {source} AS t LEFT JOIN lanes AS l ON l.id = t.lane_id
+ORDER BY {order}
+
+-- name: one_task
+(SELECT * FROM tasks WHERE id = ?)
+
+-- name: task_of_key
+(SELECT * FROM tasks WHERE submitted_by = ? AND key = ?)
+
+-- name: tasks_due
+-- In two parts: SQLite would look for (due, id) > (...) from the first of that due, and a million
+-- may be due together.
+(SELECT * FROM tasks WHERE id IN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT due, id FROM tasks INDEXED BY tasks_open
+            WHERE lane_id = :lane AND ended_at IS NULL AND due = :due AND id > :id AND due <= :until
+            ORDER BY id LIMIT :limit
+        )
+        UNION ALL
+        SELECT * FROM (
+            SELECT due, id FROM tasks INDEXED BY tasks_open
+            WHERE lane_id = :lane AND ended_at IS NULL AND due > :due AND due <= :until
+            ORDER BY due, id LIMIT :limit
+        )
+    ) ORDER BY due, id LIMIT :limit
+))
+
+-- name: open_tasks
+-- The ids are found in the index alone, which is small beside the table.
+(SELECT * FROM tasks WHERE id IN (
+    SELECT id FROM tasks INDEXED BY tasks_open WHERE ended_at IS NULL AND {where}
+    ORDER BY due, id LIMIT ?
+))
+
+-- name: chosen_tasks
+(SELECT * FROM tasks NOT INDEXED WHERE {where} ORDER BY id DESC LIMIT ?)
+
+-- name: lanes
+SELECT pool, priority, "group", scale, open, (
+    SELECT due FROM tasks INDEXED BY tasks_open
+    WHERE lane_id = lanes.id AND ended_at IS NULL ORDER BY due LIMIT 1
+)
+FROM lanes WHERE open > 0
+
+-- name: open_among
+SELECT l.pool, l.priority, l."group", l.scale, count(*)
+FROM json_each(?) AS chosen JOIN tasks AS t ON t.id = chosen.value
+JOIN lanes AS l ON l.id = t.lane_id
+WHERE t.ended_at IS NULL GROUP BY l.id
+
+-- name: tasks_to_prune
+SELECT id, lane_id FROM tasks INDEXED BY tasks_ended
+WHERE ended_at < :older_than AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE job = 'task:' || tasks.id
+    AND (outcome IS NULL OR coalesce(finished_at, claimed_at) >= :older_than)
+)
+ORDER BY ended_at, id LIMIT :limit
+
+-- name: runs_of_task
+SELECT id FROM runs WHERE job = ? ORDER BY due, era LIMIT ?
+
+-- name: delete_task
+DELETE FROM tasks WHERE id = ?

@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -28,21 +28,19 @@ from crond_py.ledger.database import (
     schema_version,
 )
 from crond_py.ledger.records import LARGEST_ID, Row, to_cursor, to_runs, to_text, to_us
+from crond_py.ledger.tasks import AskingTasks
 from crond_py.model import Cursor, Run
 from crond_py.ports import RunQuery
 
 _READER_BUSY_TIMEOUT = timedelta(seconds=2)
 
 
-class Asking:
+class Asking(AskingTasks):
     """The questions of ``ports.LedgerReader``; a subclass says where the rows come from."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._identity = ""
-
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        raise NotImplementedError
 
     @property
     def identity(self) -> str:
@@ -167,7 +165,7 @@ class SqliteReader(Asking):
             raise LedgerError(_nothing_yet(self._path))
         return str(rows[0][0])
 
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    def _rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Ask; and ask again where a daemon has started meanwhile.
 
         A ledger at rest is read without locks, so what was read while one began to write may be

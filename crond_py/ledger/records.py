@@ -12,8 +12,20 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from crond_py.model import Attempt, Cause, Cursor, Exit, Lag, Outcome, Run, State
-from crond_py.ports import Claim, SetRun
+from crond_py.model import (
+    Attempt,
+    Cause,
+    Cursor,
+    Exit,
+    Lag,
+    Lane,
+    Outcome,
+    Run,
+    Scale,
+    State,
+    Task,
+)
+from crond_py.ports import Claim, SetRun, SetTask
 
 Row = tuple[Any, ...]
 """A row as sqlite3 gives it: integers, text, bytes and None."""
@@ -263,3 +275,61 @@ def to_attempt(values: Row) -> Attempt:
         stopping=None if stopping is None else Outcome(stopping),
         lag=_to_lag(lag_us),
     )
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def lane_row(lane: Lane) -> Row:
+    """Return the values of ``put_lane``."""
+    return to_text(lane.pool), lane.priority, to_text(lane.group), lane.scale.value
+
+
+def to_lane(row: Row) -> Lane:
+    """Make a lane of its values."""
+    pool, priority, group, scale = row
+    if None in row:
+        raise ValueError("it is in no lane")
+    return Lane(pool, priority, group, Scale(scale))
+
+
+def task_row(task: Task, lane_id: int) -> Row:
+    """Return the values of ``insert_task``."""
+    return (
+        task.id,
+        lane_id,
+        to_us(task.due),
+        None if task.period is None else task.period // _MICROSECOND,
+        to_text(task.definition),
+        None if task.key is None else to_text(task.key),
+        to_text(task.submitted_by),
+        to_us(task.submitted_at),
+        to_us_or_none(task.ended_at),
+    )
+
+
+def to_task(row: Row) -> Task:
+    """Make a task of a row of ``tasks``."""
+    task_id, *lane, due, period, definition, key, submitted_by, submitted_at, ended_at = row
+    return Task(
+        id=task_id,
+        lane=to_lane(tuple(lane)),
+        due=from_us(due),
+        definition=definition,
+        submitted_by=submitted_by,
+        submitted_at=from_us(submitted_at),
+        period=None if period is None else timedelta(microseconds=period),
+        key=key,
+        ended_at=_instant_or_none(ended_at),
+    )
+
+
+def set_task_row(write: SetTask) -> Row:
+    """Return the values of ``update_task``."""
+    return to_us(write.due), to_us_or_none(write.ended_at), write.task_id
+
+
+def to_set_task(row: Row) -> SetTask:
+    """Make the write of its values."""
+    due, ended_at, task_id = row
+    return SetTask(task_id, from_us(due), _instant_or_none(ended_at))

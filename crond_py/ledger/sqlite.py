@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,8 +30,9 @@ from crond_py.ledger.database import (
 from crond_py.ledger.reader import Asking, open_reader
 from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
 from crond_py.ledger.steps import Kind, Step, to_step
+from crond_py.ledger.tasktables import TaskTables
 from crond_py.model import Run
-from crond_py.ports import Claim, Gap, Pruned, Write
+from crond_py.ports import Claim, Gap, NewTask, Pruned, Submitted, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -52,6 +53,7 @@ class SqliteLedger(Asking):
     def __init__(self, path: Path, connection: sqlite3.Connection, identity: str) -> None:
         super().__init__(path)
         self._connection = connection
+        self._task_tables = TaskTables(connection)
         self._identity = identity
         self._is_synchronous: bool | None = None
         self._file = _identity_of(path)
@@ -102,6 +104,7 @@ class SqliteLedger(Asking):
         self.cursors()
         self.open_runs()
         self.last_runs()
+        self.lanes()
 
     def write(
         self, writes: Sequence[Write], *, durable: bool, promised: int = 0
@@ -130,6 +133,7 @@ class SqliteLedger(Asking):
         *,
         applied: int = 0,
         last_id: int = 0,
+        last_task_id: int = 0,
         promised: int = 0,
         durable: bool = True,
     ) -> list[int | LedgerRefusedError | None]:
@@ -137,8 +141,8 @@ class SqliteLedger(Asking):
 
         The item is what became of it: the id of a claim's run, None (a claim whose occurrence is
         there already, or no claim), or why it is refused. ``applied`` is the number of the last
-        record of the journal that is herewith written; no run gets an id up to ``last_id``;
-        ``promised`` is as with ``write``.
+        record of the journal that is herewith written; no run gets an id up to ``last_id``
+        and no task one up to ``last_task_id``; ``promised`` is as with ``write``.
         """
         self._check_in_place()
         with self._transaction(is_synchronous=durable):
@@ -146,8 +150,26 @@ class SqliteLedger(Asking):
             self._execute("set_journal_applied", [applied])
             self._execute("begin_ids", [])
             self._execute("raise_last_id", [last_id])
+            self._task_tables.raise_last_id(last_task_id)
             self._execute("set_promised", [promised])
         return taken
+
+    def submit(
+        self, tasks: Sequence[NewTask], now: datetime, *, promised: int = 0
+    ) -> list[Submitted]:
+        """Enter tasks; see ``ports.Ledger``. ``promised`` is the number of this durable write."""
+        self._check_in_place()
+        if not tasks:
+            return []
+        with self._transaction(is_synchronous=True):
+            try:
+                submitted = self._task_tables.submit(tasks, now, self.task_of_key)
+            except OverflowError as error:
+                message = f"the ledger {self._path} refuses a task with too large a number: {error}"
+                raise LedgerRefusedError(message) from error
+            if promised:
+                self._execute("set_promised", [promised])
+        return submitted
 
     def _check_in_place(self) -> None:
         if not self.is_in_place:
@@ -182,6 +204,12 @@ class SqliteLedger(Asking):
         """The largest id that a run has ever been given."""
         return int(self._rows(load_queries()["last_id"])[0][0] or 0)
 
+    @property
+    def last_task_id(self) -> int:
+        """The largest id that a task has ever been given."""
+        with in_words(self._path):
+            return self._task_tables.last_id
+
     def run_of(self, job: str, era: int, due: datetime) -> Run | None:
         """Return the run of an occurrence."""
         values = [to_text(job), to_us(due), era]
@@ -212,12 +240,24 @@ class SqliteLedger(Asking):
         """Delete old finished runs of a job; see ``ports.Ledger``."""
         with self._transaction(is_synchronous=False):
             ids = self._to_prune(job, keep_runs, older_than, limit)
-            chosen = json.dumps(ids)
-            outputs = tuple(from_text(row[0]) for row in self._execute("outputs", [chosen]))
-            self._execute("delete_attempts", [chosen])
-            self._execute("delete_runs", [chosen])
-            if self._execute("forget_last_attempted", [to_text(job), chosen]).rowcount:
+            pruned = self._delete_runs(ids)
+            if self._execute("forget_last_attempted", [to_text(job), json.dumps(ids)]).rowcount:
                 self._execute("find_last_attempted", [to_text(job)])
+        return pruned
+
+    def prune_tasks(self, *, older_than: datetime, limit: int) -> Pruned:
+        """Delete old tasks with their runs; see ``ports.Ledger``."""
+        with self._transaction(is_synchronous=False):
+            tasks, runs = self._task_tables.to_prune(older_than, limit)
+            pruned = self._delete_runs(runs)
+            self._task_tables.delete(tasks)
+        return pruned
+
+    def _delete_runs(self, ids: Sequence[int]) -> Pruned:
+        chosen = json.dumps(ids)
+        outputs = tuple(from_text(row[0]) for row in self._execute("outputs", [chosen]))
+        self._execute("delete_attempts", [chosen])
+        self._execute("delete_runs", [chosen])
         return Pruned(len(ids), outputs)
 
     @property
@@ -257,6 +297,8 @@ class SqliteLedger(Asking):
                 self._put_attempt(step.row)
             case Kind.CURSOR:
                 self._execute("put_cursor", step.row)
+            case Kind.TASK:
+                self._task_tables.move(step.row)
         return None
 
     def _take_alone(self, step: Step) -> int | LedgerRefusedError | None:
@@ -315,7 +357,7 @@ class SqliteLedger(Asking):
 
     # --- the connection -------------------------------------------------------------------
 
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+    def _rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         with in_words(self._path):
             return self._connection.execute(statement, values).fetchall()
 

@@ -20,11 +20,12 @@ from crond_py.ledger.records import (
     cursor_row,
     from_text,
     set_run_row,
+    set_task_row,
     to_runs,
     to_text,
 )
 from crond_py.model import Attempt, Cause, Cursor, Run, State
-from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
+from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, SetTask, Write
 
 
 class Kind(StrEnum):
@@ -34,6 +35,7 @@ class Kind(StrEnum):
     RUN = "run"
     ATTEMPT = "attempt"
     CURSOR = "cursor"
+    TASK = "task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ def to_step(write: Write) -> Step:
             return Step(Kind.ATTEMPT, attempt_row(write.run_id, write.attempt))
         case SetCursor():
             return Step(Kind.CURSOR, cursor_row(write.cursor))
+        case SetTask():
+            return Step(Kind.TASK, set_task_row(write))
 
 
 def steps_of_run(run: Run) -> list[Step]:
@@ -130,6 +134,7 @@ def _widths() -> Mapping[Kind, int]:
         SetRun(0, State.QUEUED),
         SetAttempt(0, Attempt(1, EPOCH)),
         SetCursor(Cursor("", "", 0, EPOCH, EPOCH)),
+        SetTask(0, EPOCH),
     ]
     return {step.kind: len(step.row) for step in map(to_step, samples)}
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.ports import Ledger, LedgerReader
+from crond_py.ports import Ledger, LedgerReader, NewTask, Submitted
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, at
 
@@ -25,7 +27,26 @@ WORKING = [*STRICT, "daemon"]
 """Those whose file takes what is written."""
 
 ALL = [*WORKING, "daemon-in-trouble"]
-"""All: the last has a file that is locked, so that what is written is in the journal."""
+"""All: the last has a file that is locked, so that what is written is in the journal.
+
+Tasks are not for the journal; while they are handed in the file is not locked.
+"""
+
+
+class Troubled(JournaledLedger):
+    """A daemon's ledger whose file another program has locked, but for handing in tasks."""
+
+    other: sqlite3.Connection
+
+    def submit(self, tasks: Sequence[NewTask], now: datetime) -> list[Submitted]:
+        """Hand in tasks between two troubles."""
+        self.other.execute("ROLLBACK")
+        try:
+            while self.settles_in is not None and not self._is_closed:
+                self.settle()
+            return super().submit(tasks, now)
+        finally:
+            self.other.execute("BEGIN IMMEDIATE")
 
 
 @contextmanager
@@ -42,6 +63,8 @@ def open_pair(kind: str, directory: Path) -> Iterator[Pair]:
             if kind == "daemon-in-trouble":
                 other = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
                 other.execute("BEGIN IMMEDIATE")
+                ledger.__class__ = Troubled
+                ledger.other = other
             yield ledger, ledger
             return
         file = stack.enter_context(closing(SqliteLedger.open(path, now=T0)))

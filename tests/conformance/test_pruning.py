@@ -9,9 +9,18 @@ from pathlib import Path
 import pytest
 
 from crond_py.model import Attempt, Outcome, State
-from crond_py.ports import Ledger, LedgerReader, Pruned, RunQuery, SetAttempt
+from crond_py.ports import (
+    LaneStock,
+    Ledger,
+    LedgerReader,
+    Pruned,
+    RunQuery,
+    SetAttempt,
+    SetTask,
+    TaskQuery,
+)
 from tests.conformance.conftest import WORKING, Pair, open_pair
-from tests.support.ledgers import at, attempted, claim, enter, finish
+from tests.support.ledgers import LANE, at, attempted, claim, enter, finish, hand_in, new_task
 
 
 @pytest.fixture(params=WORKING)
@@ -133,3 +142,97 @@ def test_stranger_has_nothing_to_prune(ledger: Ledger) -> None:
     for job in ("", "c", "\udcff", "a%"):
         pruned = ledger.prune(job, keep_runs=0, older_than=at(999), limit=9)
         assert pruned == Pruned(0, ())
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def _task_with_runs(ledger: Ledger, ended: float | None, *runs: float | None) -> int:
+    """Enter a task that ended then, and runs of it: when each finished; return its id."""
+    (task_id,) = hand_in(ledger, new_task(at(0)))
+    claims = [
+        attempted(f"task:{task_id}", at(place), output=f"/out/{task_id}/{place}")
+        for place, _ in enumerate(runs)
+    ]
+    ids = enter(ledger, *claims)
+    ends = [finish(run, at(when)) for run, when in zip(ids, runs, strict=True) if when is not None]
+    if ended is not None:
+        ledger.write([SetTask(task_id, at(0), ended_at=at(ended))], durable=True)
+    ledger.write(ends, durable=True)
+    return task_id
+
+
+def _tasks(reader: LedgerReader) -> list[int]:
+    return [task.id for task in reader.tasks(TaskQuery(is_open=None, limit=None))][::-1]
+
+
+def test_ended_tasks_go_with_their_runs(ledger: Ledger, reader: LedgerReader) -> None:
+    """What ended before an instant goes, with its runs and attempts; the rest stays."""
+    old = _task_with_runs(ledger, 5, 4, 6)
+    bare = _task_with_runs(ledger, 5)
+    opened = _task_with_runs(ledger, None, 4)
+    running = _task_with_runs(ledger, 5, 4, None)
+    late = _task_with_runs(ledger, 5, 4, 10)
+    recent = _task_with_runs(ledger, 10, 4)
+    enter(ledger, attempted("task", at(0)), attempted(f"task:{old}0", at(0)))
+    pruned = ledger.prune_tasks(older_than=at(10), limit=99)
+    assert pruned == Pruned(2, (f"/out/{old}/0", f"/out/{old}/1"))
+    assert _tasks(reader) == [opened, running, late, recent]
+    assert reader.task(old) is None
+    assert reader.task(bare) is None
+    left = {run.job for run in reader.runs(RunQuery(limit=None))}
+    stay = (opened, running, late, recent)
+    assert left == {"task", f"task:{old}0", *(f"task:{task}" for task in stay)}
+    assert reader.lanes() == {LANE: LaneStock(1, at(0))}
+    assert ledger.prune_tasks(older_than=at(10), limit=99) == Pruned(0, ())
+
+
+def test_first_ended_goes_first(ledger: Ledger, reader: LedgerReader) -> None:
+    """At most as many go as are asked for, in the order in which they ended."""
+    a, b, c, d = (_task_with_runs(ledger, ended, 1) for ended in (7, 5, 6, 5))
+    gone = []
+    while pruned := ledger.prune_tasks(older_than=at(10), limit=1).runs:
+        assert pruned == 1
+        gone.append({a, b, c, d} - set(_tasks(reader)) - set(gone))
+        gone[-1] = gone[-1].pop()
+    assert gone == [b, d, c, a]
+
+
+def test_long_row_of_runs_goes_in_parts(ledger: Ledger, reader: LedgerReader) -> None:
+    """No more runs go at once than tasks might; their task goes with the last of them."""
+    long = _task_with_runs(ledger, 5, *range(1, 6))
+    short = _task_with_runs(ledger, 6, 1)
+    first = ledger.prune_tasks(older_than=at(10), limit=2)
+    assert first == Pruned(2, (f"/out/{long}/0", f"/out/{long}/1"))
+    assert _tasks(reader) == [long, short]
+    assert ledger.prune_tasks(older_than=at(10), limit=2).runs == 2
+    assert ledger.prune_tasks(older_than=at(10), limit=2).runs == 2
+    assert _tasks(reader) == []
+    assert reader.runs(RunQuery(limit=None)) == []
+
+
+def test_nothing_to_prune_where_none_is_asked_for(ledger: Ledger, reader: LedgerReader) -> None:
+    """With a limit of nothing all stays."""
+    task = _task_with_runs(ledger, 5, 4)
+    assert ledger.prune_tasks(older_than=at(10), limit=0) == Pruned(0, ())
+    assert ledger.prune_tasks(older_than=at(10), limit=-1) == Pruned(0, ())
+    assert _tasks(reader) == [task]
+
+
+def test_id_of_a_pruned_task_is_not_used_again(ledger: Ledger, reader: LedgerReader) -> None:
+    """A task that is gone leaves its number unused, and its key free (P1)."""
+    (first,) = ledger.submit([new_task(at(0), key="k")], at(0))
+    ledger.write([SetTask(first.task.id, at(0), ended_at=at(1))], durable=True)
+    ledger.prune_tasks(older_than=at(10), limit=9)
+    assert _tasks(reader) == []
+    (again,) = ledger.submit([new_task(at(0), key="k")], at(20))
+    assert again.is_new
+    assert again.task.id > first.task.id
+
+
+def test_job_is_pruned_without_tasks(ledger: Ledger, reader: LedgerReader) -> None:
+    """Pruning a job leaves tasks alone, whatever it is called."""
+    task = _task_with_runs(ledger, 5, 4)
+    assert ledger.prune("task", keep_runs=0, older_than=at(10), limit=9) == Pruned(0, ())
+    assert _tasks(reader) == [task]
+    assert len(reader.runs(RunQuery())) == 1

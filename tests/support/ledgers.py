@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from crond_py.model import Attempt, Cause, Outcome, State
-from crond_py.ports import Claim, Ledger, SetRun
+from crond_py.model import Attempt, Cause, Lane, Outcome, State
+from crond_py.ports import Claim, Ledger, NewTask, SetRun
 
 T0 = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 
@@ -56,3 +56,24 @@ def enter(ledger: Ledger, *claims: Claim) -> list[int]:
     entered = [run_id for run_id in ids if run_id is not None]
     assert len(entered) == len(ids)
     return entered
+
+
+LANE = Lane("default", 0, "bob")
+
+
+def new_task(
+    due: datetime = T0,
+    *,
+    lane: Lane = LANE,
+    period: timedelta | None = None,
+    key: str | None = None,
+) -> NewTask:
+    """Return a task that bob hands in."""
+    return NewTask(lane, due, '{"command":"true"}', "bob", period, key)
+
+
+def hand_in(ledger: Ledger, *tasks: NewTask) -> list[int]:
+    """Enter new tasks and return their ids."""
+    answers = ledger.submit(tasks, T0)
+    assert all(answer.is_new for answer in answers)
+    return [answer.task.id for answer in answers]

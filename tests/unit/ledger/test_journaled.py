@@ -526,15 +526,15 @@ def test_copied_again_from_where_it_was_begun(path: Path, stack: ExitStack) -> N
     for number, each in enumerate(claims, 1):
         journal.append(number, pack([to_step(each).with_id(number)]), durable=False)
     known = Remains("abcd0123", {}, [], last_id=1, applied=1)
-    aside = Aside("locked", known, journal)
     first = stack.enter_context(closing(SqliteLedger.open(path, now=T0)))
-    aside.resume(list(journal.records()), first)
-    assert aside.copy_some(first), "all is copied at once"
+    aside = Aside("locked", known, first, journal)
+    aside.resume(list(journal.records()))
+    assert aside.copy_some(), "all is copied at once"
     other = path.with_name("other.db")
     second = stack.enter_context(closing(SqliteLedger.open(other, now=T0)))
     second.write_each([], applied=1, last_id=1)
-    aside.go_on_from(second.applied)
-    while aside.copy_some(second):
+    aside.go_on_with(second)
+    while aside.copy_some():
         pass
     assert _in_file(other) == sorted(each.job for each in claims[1:])
 
@@ -544,7 +544,7 @@ def test_copied_again_from_where_it_was_begun(path: Path, stack: ExitStack) -> N
 
 def test_a_long_story_is_kept_short() -> None:
     """A run that is tried again for ever does not grow in memory."""
-    known = Known({}, [], 0)
+    known = Known({}, [], 0, 0)
     known.take([attempted("a")], [1])
     for number in range(2, 100):
         for write in (SetRun(1, State.RUNNING), SetAttempt(1, Attempt(number, at(number)))):

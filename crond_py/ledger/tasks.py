@@ -1,0 +1,139 @@
+"""Asks a SQLite ledger for its tasks.
+
+Not responsible for writing them (``tasktables``), nor for where the rows come from (``reader``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from crond_py.errors import UnknownNameError
+from crond_py.ledger.database import damaged, load_queries
+from crond_py.ledger.records import (
+    LARGEST_ID,
+    Row,
+    from_us,
+    lane_row,
+    to_lane,
+    to_task,
+    to_text,
+    to_us,
+)
+from crond_py.model import Lane, Task
+from crond_py.ports import LaneStock, TaskQuery
+
+Position = tuple[datetime, int]
+"""A place in the order of tasks: due and id."""
+
+_NONSENSE = (ValueError, TypeError, OverflowError)
+_BEFORE_ALL = (-LARGEST_ID, 0)
+
+
+class AskingTasks:
+    """The questions about tasks of ``ports.LedgerReader``; a subclass gets the rows."""
+
+    _path: Path
+
+    def _rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        raise NotImplementedError
+
+    def task(self, task_id: int) -> Task | None:
+        """Return one task."""
+        if abs(task_id) > LARGEST_ID:
+            return None
+        found = self._tasks(load_queries()["one_task"], "t.id", [task_id])
+        return found[0] if found else None
+
+    def task_of_key(self, submitted_by: str, key: str) -> Task | None:
+        """Return the task that its submitter calls ``key``."""
+        values = [to_text(submitted_by), to_text(key)]
+        found = self._tasks(load_queries()["task_of_key"], "t.id", values)
+        return found[0] if found else None
+
+    def tasks(self, query: TaskQuery, *, after: Position | None = None) -> list[Task]:
+        """Return the tasks that are asked for; see ``ports.TaskQuery``.
+
+        Open ones can also be asked for from a position on, whichever task is there.
+        """
+        limit = -1 if query.limit is None else max(0, min(query.limit, LARGEST_ID))
+        where, values = _conditions(query, after)
+        name, order = "chosen_tasks", "t.id DESC"
+        if query.is_open:
+            name, order = "open_tasks", "t.due, t.id"
+        source = load_queries()[name].format(where=where)
+        found = self._tasks(source, order, [*values, limit])
+        if not found and query.after_id is not None and self.task(query.after_id) is None:
+            message = f"there is no task {query.after_id} to go on from; ask for the first again"
+            raise UnknownNameError(message)
+        return found
+
+    def lanes(self) -> dict[Lane, LaneStock]:
+        """Return every lane with open tasks; see ``ports.LedgerReader``."""
+        rows = self._rows(load_queries()["lanes"])
+        try:
+            return {to_lane(row[:4]): LaneStock(row[4], from_us(row[5])) for row in rows}
+        except _NONSENSE as error:
+            raise damaged(self._path, f"a lane makes no sense ({error})") from error
+
+    def tasks_due(
+        self, lane: Lane, *, after: Position | None, until: datetime | None, limit: int
+    ) -> list[Task]:
+        """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
+        lane_id = self._lane_id(lane)
+        if lane_id is None:
+            return []
+        due, task_id = _BEFORE_ALL if after is None else (to_us(after[0]), after[1])
+        values = {
+            "lane": lane_id,
+            "due": due,
+            "id": max(-LARGEST_ID, min(task_id, LARGEST_ID)),
+            "until": LARGEST_ID if until is None else to_us(until),
+            "limit": max(0, min(limit, LARGEST_ID)),
+        }
+        return self._tasks(load_queries()["tasks_due"], "t.due, t.id", values)
+
+    def open_among(self, task_ids: Iterable[int]) -> dict[Lane, int]:
+        """Return how many of some tasks have not ended, by their lane."""
+        rows = self._rows(load_queries()["open_among"], [json.dumps(list(task_ids))])
+        return {to_lane(row[:4]): row[4] for row in rows}
+
+    def _lane_id(self, lane: Lane) -> int | None:
+        if abs(lane.priority) > LARGEST_ID:
+            return None
+        rows = self._rows(load_queries()["lane_id"], lane_row(lane))
+        return rows[0][0] if rows else None
+
+    def _tasks(
+        self, source: str, order: str, values: Sequence[Any] | Mapping[str, Any]
+    ) -> list[Task]:
+        statement = load_queries()["tasks"].format(source=source, order=order)
+        rows = self._rows(statement, values)
+        try:
+            return [to_task(row) for row in rows]
+        except _NONSENSE as error:
+            raise damaged(self._path, f"a task makes no sense ({error})") from error
+
+
+def _conditions(query: TaskQuery, after: Position | None) -> tuple[str, list[Any]]:
+    """Return what a task must meet, in words of SQL, and the values that stand in them."""
+    terms = ["TRUE"]
+    values: list[Any] = []
+    if query.is_open is False:
+        terms.append("ended_at IS NOT NULL")
+    if query.submitted_by is not None:
+        terms.append("submitted_by = ?")
+        values.append(to_text(query.submitted_by))
+    if after is not None:
+        terms.append("(due, id) > (?, ?)")
+        values += [to_us(after[0]), after[1]]
+    elif query.after_id is not None:
+        term = "id < (SELECT id FROM tasks WHERE id = ?)"
+        if query.is_open:
+            term = "(due, id) > (SELECT due, id FROM tasks WHERE id = ?)"
+        terms.append(term)
+        values.append(max(-LARGEST_ID, min(query.after_id, LARGEST_ID)))
+    return " AND ".join(terms), values
