@@ -37,6 +37,7 @@ from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Reloaded
 from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.apart import load_apart
+from crond_py.crontab.late import LateTaskJobs
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
 from crond_py.dispatcher import Dispatcher
@@ -248,6 +249,7 @@ class Service:
             boot_id=boot_id(),
             remove_outputs=self._remove_outputs,
             bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
+            task_reader=LateTaskJobs,
             random=Random(),  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)

@@ -116,10 +116,7 @@ class TaskReader:
             known = self._jobs[task.definition] = self._job(task.definition)
             if len(self._jobs) > _KNOWN:
                 self._jobs.popitem(last=False)
-        refusals = _Refusals()
         lane = task.lane
-        check_pool(lane.pool, self._pools, refusals.add)
-        refusals.check()
         return replace(
             known,
             name=task.job,

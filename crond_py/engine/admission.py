@@ -39,10 +39,12 @@ class Admitter:
         *,
         is_forced: bool = False,
         era: int | None = None,
+        waited: Wait = Wait.DISPATCH,
     ) -> ActiveRun | None:
         """Claim an occurrence; it starts, waits its turn, or is skipped (None) by its policy.
 
-        ``era`` is that of the job's own clock, unless given.
+        ``era`` is that of the job's own clock, unless given; ``waited`` what it has waited for
+        since it was due.
         """
         job = state.job
         era = state.cursor.era if era is None else era
@@ -57,7 +59,7 @@ class Admitter:
             must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, era, due, cause, State.QUEUED, now)
-        active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run))
+        active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run, waited))
         active.ready_ns = self._ready_ns(run)
         if must_wait:
             state.queued.append(active)
@@ -75,12 +77,12 @@ class Admitter:
         for earlier in [*state.queued, *state.active]:
             self._stopper.cancel(earlier, reason)
 
-    def _begin_waits(self, run: Run) -> Waits:
+    def _begin_waits(self, run: Run, waited: Wait = Wait.DISPATCH) -> Waits:
         """Return since when a run is late, and what it waits for: its turn, to begin with."""
         timekeeper = self._parts.timekeeper
         now_ns = timekeeper.reading()
         if run.cause is Cause.SCHEDULE:
-            waits = Waits(timekeeper.deadline(run.due))
+            waits = Waits(timekeeper.deadline(run.due), waited)
         elif run.cause is Cause.UPSTREAM:
             waits = Waits(timekeeper.deadline(run.due), Wait.DEPENDENCY)
         else:

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
+from crond_py.engine.attendance import WAS_DOWN, WAS_FORGOTTEN, WAS_FROZEN, WAS_SET_FORWARD
 from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
@@ -47,12 +48,7 @@ AHEAD = timedelta(milliseconds=10)
 EARLY = timedelta(milliseconds=2)
 """A timer that fires earlier than this was set by another reading of the clock."""
 
-WAS_DOWN = "pycron was not running"
-WAS_FROZEN = "pycron was frozen or the machine suspended"
-WAS_SET_FORWARD = "the clock was set forward"
 WAS_PAST = "its time was past when pycron first read it"
-
-WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 
 _DROPS_ALL = MissedRule(Missed.SKIP, None, 0)
 
@@ -109,7 +105,7 @@ class Agenda:
         now = max(self._parts.timekeeper.now(), state.cursor.accounted_until + TICK)
         self._save(state, replace(advance(state.cursor, now), boot_id=self._parts.boot_id))
         if trigger.per_boot and gap is not None and gap.boot_id == self._parts.boot_id:
-            self._record(state, Dropped(now, now, 1, WAS_FORGOTTEN), Outcome.LOST)
+            self.enter_dropped(state, Dropped(now, now, 1, WAS_FORGOTTEN), Outcome.LOST)
         else:
             self._admitter.admit(state, now, Cause.STARTUP)
 
@@ -298,7 +294,7 @@ class Agenda:
             return
         if plan.dropped is not None:
             why = f"{cause}; {plan.dropped.why}"
-            self._record(state, replace(plan.dropped, why=why), Outcome.MISSED)
+            self.enter_dropped(state, replace(plan.dropped, why=why), Outcome.MISSED)
         self._save(state, advance(state.cursor, plan.accounted_until))
         for due in plan.catch_up:
             self._admitter.admit(state, due, Cause.CATCH_UP)
@@ -319,13 +315,13 @@ class Agenda:
         with self._guarding(state):
             plan = plan_missed(state.schedule, _without(known, stretches), _DROPS_ALL, until)
         if plan is not None and plan.dropped is not None:
-            self._record(state, replace(plan.dropped, why=WAS_FORGOTTEN), Outcome.LOST)
+            self.enter_dropped(state, replace(plan.dropped, why=WAS_FORGOTTEN), Outcome.LOST)
             accounted.append(plan.accounted_until)
         if accounted:
             self._save(state, advance(state.cursor, min(max(accounted), until)))
             self._begin_delay_if_idle(state)
 
-    def _record(self, state: JobState, dropped: Dropped, outcome: Outcome) -> None:
+    def enter_dropped(self, state: JobState, dropped: Dropped, outcome: Outcome) -> None:
         """Enter occurrences that are not run."""
         claim = Claim(
             state.job.name,

@@ -117,7 +117,7 @@ class Attempts:
             self._await_retry(active, outcome, reason, self._parts.timekeeper.now())
 
     def _exists(self, active: ActiveRun) -> bool:
-        state = self._register.states.get(active.job.name)
+        state = self._register.find(active.job.name)
         return state is not None and not state.is_removed
 
     def close(
@@ -147,7 +147,7 @@ class Attempts:
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
     def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
-        state = self._register.states.get(active.job.name)
+        state = self._register.find(active.job.name)
         if state is None or state.is_removed:
             self.finish(active, outcome, reason)
             return
@@ -222,10 +222,11 @@ class Attempts:
     def retire(self, active: ActiveRun) -> None:
         """Take a run off the records and let the next ones go on."""
         active.stage = Stage.ENDED
+        active.tell_begun()
         for timer in ("timeout_timer", "kill_timer", "wait_timer"):
             self._parts.drop_timer(active, timer)
         self._register.runs.pop(active.run.id, None)
-        state = self._register.states.get(active.job.name)
+        state = self._register.find(active.job.name)
         if state is None:
             return
         if active in state.active:
@@ -236,8 +237,8 @@ class Attempts:
             state.last = active.run
         self.promote(state)
         if not state.active and not state.queued:
-            if state.is_removed:
-                del self._register.states[state.job.name]
+            if state.is_removed or state.is_task:
+                self._register.let_go(state)
             else:
                 self._register.on_idle(state, self._parts.timekeeper.now())
 

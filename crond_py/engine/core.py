@@ -15,6 +15,7 @@ from crond_py.engine import events
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
@@ -25,18 +26,30 @@ from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.status import job_status, pool_status
 from crond_py.engine.stopping import Stopper
+from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import fields, log
 from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, OnStop, Run
+from crond_py.model import Cause, OnStop, Run, task_id_of, task_job
 from crond_py.policy import TICK
-from crond_py.ports import Ended, Ledger, LeftOver, Started, StartFailed, Timer
+from crond_py.ports import (
+    Ended,
+    Ledger,
+    LeftOver,
+    NewTask,
+    Started,
+    StartFailed,
+    Submitted,
+    Timer,
+)
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
 
 LAST_PATIENCE = timedelta(seconds=5)
 """How long a stop waits, beyond ``kill_after``, for starts that hang."""
+
+_ON_REQUEST = "cancelled on request"
 
 WAITED_NO_LONGER = "pycron was stopped and waited no longer"
 
@@ -58,6 +71,8 @@ class Core:
         self._started_at = now = parts.timekeeper.now()
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
         self._chains = Chains(parts, register, self._admitter, ledger)
+        self._tasks = Tasks(parts, register, self._admitter, self._agenda, ledger)
+        register.enter_task = self._tasks.enter
         register.on_outcome = self._concluded
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
@@ -82,18 +97,24 @@ class Core:
             state = self._agenda.enter(job, cursors.get(job.name), now, at_start=True)
             state.last = last.get(job.name)
         self._chains.set_jobs(self._register.states.values())
+        task_cursor = cursors.pop(TASKS, None)
         for name, cursor in cursors.items():
             if name not in crontab.jobs:
                 self._agenda.forget_stored(cursor)
                 self._retention.note_removed(name)
         Recoverer(
-            self._parts, self._register, self._attempts, self._admitter, self._stopper
+            self._parts,
+            self._register,
+            self._attempts,
+            self._admitter,
+            self._stopper,
         ).recover(open_runs, self._ledger, cursors)
         now, gap = self._parts.timekeeper.now(), self._ledger.gap
         for state in list(self._register.states.values()):
             self._agenda.begin(state, now, gap)
         for state in list(self._register.states.values()):
             self._agenda.begin_startup(state, gap)
+        self._tasks.begin(task_cursor, now, gap)
         self._flush()
 
     def reload(self, crontab: Crontab) -> None:
@@ -128,6 +149,8 @@ class Core:
         for name, pool in crontab.pools.items():
             pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool
         self._register.shares.set_groups(crontab.groups)
+        self._tasks.set_crontab(crontab)
+        self._retention.set_task_bound(self._tasks.keep_for)
         for slots in pools.values():
             if slots.waiting:
                 self._starter.watch_waiting(slots)
@@ -153,6 +176,7 @@ class Core:
             self._register.is_stopping = True
             for state in self._register.states.values():
                 self._agenda.disarm(state)
+            self._tasks.stop()
             if limit is not None:
                 self._parts.timers.call_at(
                     self._parts.timekeeper.after(limit), events.StopLimitDue()
@@ -195,6 +219,8 @@ class Core:
         for event in batch:
             with _outliving("event not handled", event=event):
                 self._handle(event)
+        with _outliving("tasks not taken up"):
+            self._tasks.feed()
         self._flush()
         with _outliving("old runs not deleted"):
             self._sweep()
@@ -261,6 +287,8 @@ class Core:
             case events.OccurrenceDue(state, due):
                 if not self._register.is_stopping:
                     self._agenda.due(state, due, fired_at)
+            case events.TasksDue(lane):
+                self._tasks.due(lane, fired_at)
             case events.LaunchDue(run):
                 self._starter.launch_now(run)
             case events.RetryDue(run):
@@ -292,8 +320,12 @@ class Core:
             if step > timedelta(0):
                 self._retention.clock_was_set(self._parts.timekeeper.reading())
             self._agenda.clock_changed(step, self._register.states)
+            self._tasks.clock_changed(step)
 
     def _concluded(self, conclusion: Conclusion) -> None:
+        if task_id_of(conclusion.job) is not None:
+            self._retention.note_task(self._parts.timekeeper.now())
+            return
         self._retention.note_row(conclusion.job, self._parts.timekeeper.now())
         self._chains.concluded(conclusion)
 
@@ -350,7 +382,7 @@ class Core:
         faults = [f"job {s.job.name} is {s.fault}" for s in states if s.fault]
         waits = [self._ledger_trouble] if self._ledger_trouble else []
         outputs = [self._register.output_trouble] if self._register.output_trouble else []
-        troubles = [*waits, *self._ledger.troubles, *outputs, *faults]
+        troubles = [*waits, *self._ledger.troubles, *outputs, *faults, *self._tasks.troubles]
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,
@@ -362,6 +394,7 @@ class Core:
                 for slots in self._register.pools.values()
             ),
             troubles=tuple(troubles),
+            tasks=self._tasks.counts(),
         )
 
     def trigger(
@@ -405,6 +438,33 @@ class Core:
         state = self._state(name)
         return self._cancel([*state.queued, *state.active])
 
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Enter tasks, all or none; due instants are readings of the wall clock, there and back.
+
+        Raises LedgerError, or RequestRefusedError where the daemon is stopping.
+        """
+        if self._register.is_stopping:
+            raise RequestRefusedError("nothing is submitted: pycron is stopping")
+        return self._tasks.submit(tasks)
+
+    def cancel_task(self, task_id: int) -> list[Cancelled]:
+        """Cancel a task: what is to come of it, and its runs that have no outcome yet.
+
+        What was to come is the first of the answer, with 0 for a run. Raises UnknownNameError
+        where there is nothing to cancel, and LedgerError.
+        """
+        name = task_job(task_id)
+        pending = []
+        if self._tasks.cancel(task_id, _ON_REQUEST):
+            pending.append(Cancelled(0, name, "pending", ending=False))
+        state = self._register.tasks.get(name)
+        runs = [*state.queued, *state.active] if state is not None else []
+        if not pending and not runs:
+            task = self._ledger.task(task_id)
+            known = f"task {task_id} has ended already" if task is not None else ""
+            raise UnknownNameError(known or f"there is no task {task_id}")
+        return self._cancel(runs, pending)
+
     def on_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
         """Call back with the run once it has its outcome. Raises UnknownNameError."""
         active = self._register.runs.get(run_id)
@@ -426,15 +486,15 @@ class Core:
         if active is not None and callback in active.on_end:
             active.on_end.remove(callback)
 
-    def _cancel(self, runs: list[ActiveRun]) -> list[Cancelled]:
-        """Cancel runs; whoever asked for it is answered once that is in the ledger.
+    def _cancel(self, runs: list[ActiveRun], pending: Sequence[Cancelled] = ()) -> list[Cancelled]:
+        """Cancel runs, beside what is ``pending``; answer once that is in the ledger.
 
         Raises RequestRefusedError where it cannot be entered now; the runs are ended all the same.
         """
-        cancelled = []
+        cancelled = list(pending)
         for active in runs:
             was = active.run.state.value
-            is_ending = self._stopper.cancel(active, "cancelled on request")
+            is_ending = self._stopper.cancel(active, _ON_REQUEST)
             kill_after = active.job.kill_after
             cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending, kill_after))
         self._flush(is_urgent=True)

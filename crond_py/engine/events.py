@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from crond_py.engine.lanes import LaneState
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState
 
@@ -65,6 +66,13 @@ class LagDue:
     """A run may have waited for a slot of the pool for longer than that allows."""
 
     slots: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDue:
+    """The first task of a lane is due, or it is time to take up more of those that are."""
+
+    lane: LaneState
 
 
 @dataclass(frozen=True, slots=True)

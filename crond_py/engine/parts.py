@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
 
-from crond_py.crontab.model import Job, Pool
+from crond_py.crontab.model import Crontab, Job, Pool
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.timekeeper import Timekeeper
-from crond_py.model import Run
+from crond_py.model import Run, Task
 from crond_py.ports import AttemptKey, KeptOutputs, Processes, ProcessSpec, Timers
 from crond_py.timetable import host_name
 
@@ -26,9 +26,28 @@ class SpecBuilder(Protocol):
         ...
 
 
+class TaskJobs(Protocol):
+    """Makes jobs of submitted tasks, by the crontab in force."""
+
+    @property
+    def keep_for(self) -> timedelta | None:
+        """How long tasks are remembered that have ended; None: for ever."""
+        ...
+
+    def job(self, task: Task) -> Job:
+        """Return the job that a task's runs are runs of, with its name and its lane's place.
+
+        Raises a PycronError, in words, where its definition does not fit the crontab any more.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Parts:
-    """What the engine is built from. ``host`` is the name that jitter is made from."""
+    """What the engine is built from.
+
+    ``host`` is the name that jitter is made from; ``task_reader`` is given each crontab.
+    """
 
     timekeeper: Timekeeper
     timers: Timers
@@ -38,6 +57,7 @@ class Parts:
     boot_id: str
     random: Random
     remove_outputs: Callable[[Sequence[str]], None]
+    task_reader: Callable[[Crontab], TaskJobs]
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
     host: str = field(default_factory=host_name)
 
@@ -53,19 +73,31 @@ class Parts:
 class Register:
     """Every run without an outcome, every job and every pool.
 
+    ``tasks`` are the submitted tasks that have a run without an outcome, by their job's name.
     ``output_trouble`` says why the newest start that had an output has none that is kept.
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
-    ``on_outcome`` when an occurrence has got its outcome, or a stretch of them.
+    ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
+    enters the job of a run that an earlier daemon has left, if that is a task's.
     """
 
     runs: dict[int, ActiveRun] = field(default_factory=dict)
     states: dict[str, JobState] = field(default_factory=dict)
+    tasks: dict[str, JobState] = field(default_factory=dict)
     pools: dict[str, Slots] = field(default_factory=dict)
     shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
+    enter_task: Callable[[Run], bool] = lambda _run: False
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
+
+    def find(self, name: str) -> JobState | None:
+        """Return a job by its name, be it of a crontab or a task's."""
+        return self.states.get(name) or self.tasks.get(name)
+
+    def let_go(self, state: JobState) -> None:
+        """Forget a job that is in no crontab and has no run any more."""
+        (self.tasks if state.is_task else self.states).pop(state.job.name, None)
 
     def current(self, key: AttemptKey) -> ActiveRun | None:
         """Return the run whose present attempt that is, if it has a process or is to get one."""

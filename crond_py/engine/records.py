@@ -63,8 +63,8 @@ class ActiveRun:
     crash cut short, and ``how_lost`` is set where the present one is such: its process is gone, or
     nobody knows which it is. ``ticket`` is its place among those that wait for a slot, ``share``
     what its slot counts to, ``waits`` what it has waited for before its first start, ``ready_ns``
-    from when it could have begun, on the monotonic clock. ``on_end`` is called with the finished
-    run once its outcome is in the ledger.
+    from when it could have begun, on the monotonic clock. ``on_begun`` is called once it waits for
+    its turn no longer, ``on_end`` with the finished run once its outcome is in the ledger.
     """
 
     job: Job
@@ -82,6 +82,7 @@ class ActiveRun:
     waits: Waits | None = None
     ready_ns: int = 0
     share: Share | None = None
+    on_begun: Callable[[], None] | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 
     @property
@@ -104,13 +105,20 @@ class ActiveRun:
         """How many attempts have begun."""
         return self.attempt.number if self.attempt else 0
 
+    def tell_begun(self) -> None:
+        """Say, once, that it has begun, or never will."""
+        on_begun, self.on_begun = self.on_begun, None
+        if on_begun is not None:
+            on_begun()
+
 
 @dataclass(slots=True, eq=False)
 class JobState:
     """A job of the crontab in force, or a removed one whose last runs still finish.
 
     ``schedule`` is None where nothing is due by itself: at startup only, or while a fixed delay
-    waits for the end of a run. ``fault`` says why the job was disabled by the engine.
+    waits for the end of a run. ``fault`` says why the job was disabled by the engine. ``is_task``:
+    it was not in a crontab but handed in, and is known only as long as it has a run.
     """
 
     job: Job
@@ -124,6 +132,7 @@ class JobState:
     last_manual: datetime | None = None
     lags: LagRecord | None = None
     is_removed: bool = False
+    is_task: bool = False
     fault: str = ""
 
     @property

@@ -118,7 +118,7 @@ class Recoverer:
         found = []
         for run in runs:
             number = run.attempts[-1].number if run.attempts else 0
-            if run.job not in self._register.states:
+            if self._register.find(run.job) is None and not self._register.enter_task(run):
                 self._enter_removed(run, cursors.get(run.job))
             found.append(self._find(run, survivors[f"{identity}-{run.id}", number]))
         for each in found:
@@ -130,7 +130,8 @@ class Recoverer:
 
     def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
         """Say what becomes of a run; what is left of its processes is watched from here on."""
-        state = self._register.states[run.job]
+        state = self._register.find(run.job)
+        assert state is not None  # noqa: S101 - entered just before
         active = _active_run(state.job, run)
         recovery = self._decide(active, survivors, job_exists=not state.is_removed)
         log.log(

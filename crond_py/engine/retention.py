@@ -17,7 +17,7 @@ from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.records import JobState
 from crond_py.engine.telling import fields, log
 from crond_py.errors import LedgerError
-from crond_py.ports import KeptOutputs, Ledger
+from crond_py.ports import KeptOutputs, Ledger, Pruned
 
 AT_ONCE = 50
 """How many runs are deleted in one go; it bounds how long anything waits for it."""
@@ -55,6 +55,10 @@ class Retention:
         self._new_rows: dict[str, int] = {}
         self._looked_at: dict[str, datetime] = {}
         self._ripe: dict[str, None] = {}
+        self._keep_tasks_for: timedelta | None = None
+        self._task_rows = 0
+        self._tasks_looked_at = now
+        self._are_tasks_ripe = False
 
     def note_row(self, job: str, now: datetime) -> None:
         """Count a row that has come to a job."""
@@ -62,6 +66,16 @@ class Retention:
         rows = self._new_rows[job] = self._new_rows.get(job, 0) + 1
         if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
             self._ripe[job] = None
+
+    def set_task_bound(self, keep_for: timedelta | None) -> None:
+        """Set how long tasks are remembered that have ended; None: for ever."""
+        self._keep_tasks_for = keep_for
+
+    def note_task(self, now: datetime) -> None:
+        """Count a row that has come to a task. They are looked at all together."""
+        self._task_rows += 1
+        if self._task_rows >= OFTEN or abs(now - self._tasks_looked_at) >= RARELY:
+            self._are_tasks_ripe = True
 
     def clock_was_set(self, now_ns: int) -> None:
         """Forget nothing for its age for a while: the clock may be wrong, and set again."""
@@ -81,6 +95,8 @@ class Retention:
             if (grown := states.get(name)) is not None:
                 self._bound(grown)
         self._grown.clear()
+        if self._are_tasks_ripe and is_trusted:
+            self._sweep_tasks(now)
         for name in list(islice(self._ripe, A_BATCH)):
             state = states.get(name)
             try:
@@ -95,6 +111,20 @@ class Retention:
                 del self._ripe[name]
                 self._new_rows.pop(name, None)
                 self._looked_at[name] = now
+
+    def _sweep_tasks(self, now: datetime) -> None:
+        """Delete up to AT_ONCE tasks; there may be more where as many went."""
+        older_than = _before(now, self._keep_tasks_for)
+        try:
+            if older_than is not None:
+                pruned = self._ledger.prune_tasks(older_than=older_than, limit=AT_ONCE)
+                self._remove(pruned)
+                if pruned.runs:
+                    return
+        except LedgerError as error:
+            log.debug("old tasks not deleted", extra=fields(reason=str(error)))
+            return
+        self._are_tasks_ripe, self._task_rows, self._tasks_looked_at = False, 0, now
 
     def _bound(self, state: JobState) -> None:
         """Say what of a job's outputs is to be kept, where that is bounded."""
@@ -114,10 +144,13 @@ class Retention:
             older_than=_before(now, job.keep_for) if now is not None else None,
             limit=AT_ONCE,
         )
+        self._remove(pruned)
+        return pruned.runs < AT_ONCE
+
+    def _remove(self, pruned: Pruned) -> None:
         outputs = [output for output in pruned.outputs if output]
         if outputs:
             self._remove_outputs(outputs)
-        return pruned.runs < AT_ONCE
 
 
 def _removed(name: str) -> Job:

@@ -77,6 +77,7 @@ class Starter:
 
     def _begin_attempt(self, active: ActiveRun, now: datetime) -> None:
         active.stage = Stage.STARTING
+        active.tell_begun()
         self._wait_for(active, Wait.DISPATCH)
         active.attempt = Attempt(
             active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
@@ -202,7 +203,7 @@ class Starter:
         # The clock may have been set back since; the start is over all the same.
         lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
         self._register.slots(active.job).note_lag(lag)
-        state = self._register.states.get(active.job.name)
+        state = self._register.find(active.job.name)
         if state is not None:
             state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
             state.lags.add(lag)

@@ -16,7 +16,7 @@ def job_status(state: JobState) -> JobStatus:
     return JobStatus(
         job=state.job,
         next_due=state.next_due,
-        active=tuple(map(_seen, [*state.active, *state.queued])),
+        active=tuple(map(seen, [*state.active, *state.queued])),
         last=state.last,
         lag=state.lags.sample() if state.lags is not None else None,
     )
@@ -36,7 +36,7 @@ def pool_status(slots: Slots, now_ns: int) -> PoolStatus:
     )
 
 
-def _seen(active: ActiveRun) -> Run:
+def seen(active: ActiveRun) -> Run:
     """Return a run as it stands, with its present attempt; one without its claim waits."""
     if not active.is_claimed:
         return replace(active.run, state=State.QUEUED, attempts=())

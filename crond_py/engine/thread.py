@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import RequestRefusedError
 from crond_py.model import Run
-from crond_py.ports import ProcessEvent
+from crond_py.ports import NewTask, ProcessEvent, Submitted
 
 MAX_BATCH = 2000
 """How many events are committed together at most."""
@@ -120,6 +120,17 @@ class Engine:
     def cancel_job(self, name: str) -> list[Cancelled]:
         """Cancel every unfinished run of a job."""
         return self._ask(lambda core: core.cancel_job(name))
+
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Enter tasks, all or none, durable once it returns; nothing else goes on meanwhile.
+
+        Due instants are readings of the wall clock, there and back.
+        """
+        return self._ask(lambda core: core.submit(tasks))
+
+    def cancel_task(self, task_id: int) -> list[Cancelled]:
+        """Cancel what is to come of a task, and its runs; a process ends a little later."""
+        return self._ask(lambda core: core.cancel_task(task_id))
 
     def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
         """Wait until a run has its outcome and return it; None if it has none in time."""

@@ -74,6 +74,19 @@ class PoolStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Submitted tasks: how many have not ended, and when the first of them is due.
+
+    That is past where tasks wait for their turn. ``runs`` are those without an outcome, but of the
+    tasks that wait only the first.
+    """
+
+    open: int = 0
+    next_due: datetime | None = None
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStatus:
     """The engine at one instant.
 
@@ -88,6 +101,7 @@ class EngineStatus:
     pools: tuple[PoolStatus, ...]
     troubles: tuple[str, ...]
     removed: tuple[JobStatus, ...] = ()
+    tasks: TaskCounts = TaskCounts()
 
 
 @dataclass(frozen=True, slots=True)

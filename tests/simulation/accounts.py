@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import AfterTrigger, AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.view import EngineStatus
-from crond_py.model import Cause, Cursor, EveryMode, Run
+from crond_py.model import Cause, Cursor, EveryMode, Run, task_id_of
 from crond_py.policy import TICK
 from crond_py.schedule import Schedule
 from tests.simulation.jobs import is_elapsed, schedule_of
@@ -135,7 +135,8 @@ class Accounts:
             mark = fingerprint(job)
             if stored is None or stored.fingerprint != mark or stored != last:
                 self.unsettled.add(name)
-            was_in_force = last is not None and last.fingerprint == mark and job.enabled
+            was_seen = last is not None and last.fingerprint == mark and job.enabled
+            was_in_force = was_seen and name in self.world.in_force
             if was_in_force and (stored is None or stored.fingerprint != mark):
                 self._breach("a power cut has undone that it came into force", name)
             if job.enabled and isinstance(job.trigger, StartupTrigger):
@@ -300,6 +301,8 @@ class Accounts:
         self.doubtful = [run for run in self.doubtful if not self._enter(run)]
         waiting, self.pending = self.pending, []
         for run in [*waiting, *fresh]:
+            if task_id_of(run.job) is not None:
+                continue  # see ``tasks``
             job = self.world.in_force.get(run.job) or self.world.parked[run.job]
             if run.cause in _PLANNED and _is_counted(job) and not self._enter(run):
                 self._has_no_place(run, now)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from crond_py.engine.core import Core
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError
+from tests.simulation import requests
 from tests.simulation.jobs import CHANGES, SECOND, upstreams
 from tests.simulation.story import Broken
 from tests.simulation.world import World
@@ -77,6 +78,7 @@ def wind_down(world: World) -> None:
     for job in list(world.jobs.values()):
         world.set_job(replace(job, enabled=False))
     world.reload()
+    requests.end_all(world)
     world.pass_time(timedelta(hours=72))
 
 

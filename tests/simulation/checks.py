@@ -38,7 +38,7 @@ from crond_py.model import (
     State,
 )
 from crond_py.ports import AttemptKey, Claim, SetAttempt, SetRun, Write
-from tests.simulation import chains
+from tests.simulation import chains, tasks
 from tests.simulation.accounts import Accounts
 from tests.simulation.fakes import Tree
 from tests.simulation.jobs import SECOND
@@ -109,6 +109,8 @@ class Inspector:
             for promise, text in _final_row(self, run):
                 self._breach(promise, text, run.job, run.id)
         self.accounts.look_at_end()
+        for promise, text, job in tasks.wrong_at_end(self.world):
+            self._breach(promise, text, job)
         self.raise_broken()
 
     def _breach(
@@ -300,7 +302,9 @@ class Inspector:
             world.pool_sizes[name] = {size}
         self._look_at_queues(open_runs.values())
         self._look_at_waiting(core)
-        self._look_at_timers(len(known), len(status.jobs))
+        for promise, text, name in tasks.wrong_now(world):
+            self._breach(promise, text, name or None)
+        self._look_at_timers(len(known), len(status.jobs) + len(core._tasks._lanes))
 
     def _look_at_queues(self, open_runs: Iterable[Run]) -> None:
         """See that as many runs of a job wait as its ``queue_limit`` says, and one that is next.

@@ -25,11 +25,13 @@ import pytest
 
 from crond_py.model import Cause, Outcome
 from crond_py.ports import RunQuery
-from tests.simulation import actions
+from tests.simulation import actions, task_actions
 from tests.simulation.actions import CRASH_POINTS
 from tests.simulation.checks import Inspector
 from tests.simulation.story import Broken
 from tests.simulation.world import World
+
+assert task_actions, "it is imported for the actions that it enters"
 
 STEPS = 25
 SEEDS = 500

@@ -32,7 +32,17 @@ from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Retry, Run
-from crond_py.ports import AttemptKey, Claim, Pruned, SetAttempt, SetRun, Write
+from crond_py.ports import (
+    AttemptKey,
+    Claim,
+    NewTask,
+    Pruned,
+    SetAttempt,
+    SetRun,
+    SetTask,
+    Submitted,
+    Write,
+)
 from tests.simulation.fakes import (
     Crash,
     FakeProcesses,
@@ -52,6 +62,7 @@ from tests.simulation.jobs import (
     upstreams,
 )
 from tests.simulation.story import Broken, Story
+from tests.simulation.tasks import TaskBook
 
 T = TypeVar("T")
 
@@ -147,6 +158,7 @@ class World:
     in_force: dict[str, Job] = field(default_factory=dict)
     in_force_since: dict[str, datetime] = field(default_factory=dict)
     requests: Requests = field(default_factory=Requests)
+    tasks: TaskBook = field(default_factory=TaskBook)
     daemon: Daemon | None = None
     boots: int = 1
     crash_in: int | None = None
@@ -271,6 +283,7 @@ class World:
             boot_id=f"boot{self.boots}",
             random=self.random,
             remove_outputs=lambda _outputs: None,
+            task_reader=lambda _crontab: self.tasks,
             host=HOST,
         )
         core = Core(parts, ledger)
@@ -497,6 +510,15 @@ class SimLedger:
         world.maybe_crash("after a commit")
         return ids
 
+    def submit(self, tasks: Sequence[NewTask], now: datetime) -> list[Submitted]:
+        """Enter tasks, or die before or after it."""
+        world = self._world
+        world.maybe_crash("before a commit")
+        submitted = self._ledger.submit(tasks, now)
+        world.tasks.note(world, tasks, submitted)
+        world.maybe_crash("after a commit")
+        return submitted
+
     def prune(self, job: str, **bounds: Any) -> Pruned:
         """Forget old runs, or die before it."""
         self._world.maybe_crash("before a pruning")
@@ -514,6 +536,9 @@ class SimLedger:
                     tell(text, due, write.cause, what, write.reason, job=job, run=run)
                     if write.count > 1:
                         tell("    with it {} up to {}", write.count, write.last_due, job=job)
+                case SetTask(task_id, due, ended_at):
+                    text = "ledger: it has ended" if ended_at else "ledger: next due {}"
+                    tell(text, due, job=f"task:{task_id}")
                 case SetRun(run_id=run):
                     tell(
                         "ledger: {} {}",

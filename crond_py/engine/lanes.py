@@ -1,0 +1,50 @@
+"""Lanes of submitted tasks, as far as they are in memory: how much of each, and when the next.
+
+A lane's tasks lie in the ledger, in the order in which they are due. Of each lane a bounded number
+of runs waits in memory for its turn, whatever lies there: so no lane keeps another from the slots
+that its priority and its group's share give it, and memory does not grow with what is stored.
+
+Not responsible for taking tasks up, nor for timers (``tasks``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crond_py.model import Lane
+from crond_py.ports import Timer
+
+MOST_WAITING = 64
+"""How many runs of a lane wait in memory for their turn, at most."""
+
+FEW_WAITING = MOST_WAITING // 2
+"""From how few on more are taken up: many at a time cost one transaction."""
+
+
+@dataclass(slots=True, eq=False)
+class LaneState:
+    """One lane. ``first_due`` is on the lane's scale; None: no task of it is left to take up.
+
+    ``open`` counts the tasks that are left, ``waiting`` the runs that wait for their turn.
+    ``timer`` waits for ``deadline_ns``, of the monotonic clock.
+    """
+
+    lane: Lane
+    open: int = 0
+    first_due: datetime | None = None
+    waiting: int = 0
+    timer: Timer | None = None
+    deadline_ns: int = 0
+
+    @property
+    def room(self) -> int:
+        """How many more runs may wait."""
+        return max(0, MOST_WAITING - self.waiting) if self.waiting <= FEW_WAITING else 0
+
+    def note_due(self, due: datetime) -> bool:
+        """Note that a task is due then; True where that is the first one now."""
+        if self.first_due is not None and self.first_due <= due:
+            return False
+        self.first_due = due
+        return True

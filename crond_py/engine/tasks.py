@@ -1,0 +1,296 @@
+"""Submitted tasks: taken up from the ledger when they are due, a few of each lane at a time.
+
+A task is in memory only as long as it has a run without an outcome. When it is taken up, its
+occurrence is claimed, and in the same transaction it ends, or moves on to its next due instant: a
+crash leaves it as it was, or accounted for.
+
+What is due while as many runs of its lane wait as may, stays in the ledger and is taken up in the
+order in which it was due; that is no fault of the daemon, so nothing of it is missed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from crond_py.crontab.model import Crontab
+from crond_py.engine.admission import Admitter
+from crond_py.engine.agenda import AHEAD, LATE, Agenda
+from crond_py.engine.attendance import Attendance
+from crond_py.engine.events import TasksDue
+from crond_py.engine.lanes import LaneState
+from crond_py.engine.parts import Parts, Register
+from crond_py.engine.records import ActiveRun, Stage
+from crond_py.engine.status import seen
+from crond_py.engine.telling import fields, log
+from crond_py.engine.uptake import Uptake
+from crond_py.engine.view import TaskCounts
+from crond_py.errors import LedgerError, PycronError
+from crond_py.model import Cursor, Lane, Outcome, Run, Scale, Task, task_id_of
+from crond_py.ports import Gap, Ledger, NewTask, SetTask, Submitted
+
+AGAIN = timedelta(seconds=1)
+"""How soon tasks are asked for again that the ledger could not tell."""
+
+
+class Tasks:
+    """Keeps a timer for each lane, and takes up what is due.
+
+    A lane is ``hungry`` when more of its tasks are to be taken up at the end of this batch of
+    events. ``unwritten`` are tasks that have moved on, which the ledger does not know yet.
+    """
+
+    def __init__(
+        self, parts: Parts, register: Register, admitter: Admitter, agenda: Agenda, ledger: Ledger
+    ) -> None:
+        self._parts = parts
+        self._register = register
+        self._ledger = ledger
+        self._attendance = Attendance(parts)
+        self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
+        self._lanes: dict[Lane, LaneState] = {}
+        self._hungry: dict[LaneState, None] = {}
+        self._unwritten: set[int] = set()
+        self._pools: frozenset[str] = frozenset()
+
+    # --- start, reload, stop --------------------------------------------------------------
+
+    def set_crontab(self, crontab: Crontab) -> None:
+        """Take what a crontab says of tasks; what runs or waits keeps what it has."""
+        self._uptake.set_crontab(crontab)
+        self._pools = frozenset(crontab.pools)
+        for lane in self._lanes.values():
+            self._arm(lane)
+
+    @property
+    def keep_for(self) -> timedelta | None:
+        """How long tasks are remembered that have ended; None: for ever."""
+        return self._uptake.keep_for
+
+    def enter(self, run: Run) -> bool:
+        """Enter the job of a run that an earlier daemon has left; False where that can't be."""
+        task_id = task_id_of(run.job)
+        task = self._ledger.task(task_id) if task_id is not None else None
+        if task is None:
+            return False
+        try:
+            self._uptake.enter(task, run.due)
+        except PycronError as error:
+            log.warning("task not understood", extra=fields(job=run.job, reason=str(error)))
+            return False
+        return True
+
+    def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
+        """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
+        self._attendance.begin(stored, now, gap)
+        for lane, stock in self._ledger.lanes().items():
+            self._lanes[lane] = LaneState(lane, stock.open, stock.first_due)
+        for state in self._register.tasks.values():
+            for active in [*state.active, *state.queued]:
+                self._watch(self._lane_of(active), active)
+        for each in self._lanes.values():
+            self._arm(each)
+
+    def _lane_of(self, active: ActiveRun) -> LaneState:
+        """Return the lane in which a run of an earlier daemon counts as one that waits."""
+        job = active.job
+        task_id = task_id_of(job.name)
+        task = self._ledger.task(task_id) if task_id is not None else None
+        return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
+
+    def stop(self) -> None:
+        """Take up nothing more."""
+        for lane in self._lanes.values():
+            self._disarm(lane)
+        if self._lanes:
+            self._attend()
+
+    def clock_changed(self, step: timedelta) -> None:
+        """Derive every deadline again after the wall clock was set by ``step``."""
+        self._attendance.clock_set(step, self._parts.timekeeper.now())
+        for lane in self._lanes.values():
+            self._arm(lane)
+
+    # --- requests -------------------------------------------------------------------------
+
+    def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
+        """Enter tasks, all or none. Their due instants are on the wall clock, there and back.
+
+        Raises LedgerError.
+        """
+        wall, on_scale = self._attendance.wall, self._attendance.on_scale
+        rows = [replace(each, due=on_scale(each.lane.scale, each.due)) for each in tasks]
+        if not self._lanes:
+            self._attend()
+        submitted = self._ledger.submit(rows, self._parts.timekeeper.now())
+        for task in (each.task for each in submitted if each.is_new):
+            lane = self._lane(task.lane)
+            lane.open += 1
+            if lane.note_due(task.due):
+                self._arm(lane)
+        return [
+            replace(each, task=replace(each.task, due=wall(each.task.lane.scale, each.task.due)))
+            for each in submitted
+        ]
+
+    def cancel(self, task_id: int, reason: str) -> bool:
+        """End a task that has an occurrence to come, with a row for that; False: it has none.
+
+        Raises LedgerError.
+        """
+        task = None if task_id in self._unwritten else self._ledger.task(task_id)
+        if task is None or task.ended_at is not None:
+            return False
+        self._uptake.enter_row(task, Outcome.CANCELLED, reason)
+        lane = self._lane(task.lane)
+        self._move_on(lane, task, None)
+        self._hungry[lane] = None  # it may have been the first
+        return True
+
+    def counts(self) -> TaskCounts:
+        """Return how the tasks stand."""
+        states = self._register.tasks.values()
+        runs = [seen(active) for state in states for active in [*state.active, *state.queued]]
+        first = [
+            self._attendance.wall(scale, due)
+            for scale, due in self._first_dues().items()
+            if due is not None
+        ]
+        total = sum(lane.open for lane in self._lanes.values())
+        return TaskCounts(total, min(first, default=None), tuple(runs))
+
+    @property
+    def troubles(self) -> list[str]:
+        """What a person should know of: tasks that no pool of the crontab takes."""
+        held: Counter[str] = Counter()
+        for lane in self._lanes.values():
+            if lane.lane.pool not in self._pools:
+                held[lane.lane.pool] += lane.open
+        return [
+            f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
+            f"add [pools.{pool}] with workers, or cancel them"
+            for pool, number in held.items()
+            if number
+        ]
+
+    # --- taking up ------------------------------------------------------------------------
+
+    def due(self, lane: LaneState, fired_at: datetime) -> None:
+        """Have tasks of a lane taken up whose timer fired at wall-clock instant ``fired_at``."""
+        lane.timer = None
+        expected = self._parts.timekeeper.wall_at(lane.deadline_ns)
+        if fired_at - expected > LATE:
+            self._attendance.note_frozen(expected, fired_at)
+        self._hungry[lane] = None
+
+    def feed(self) -> None:
+        """Take up what is due and may wait in memory, of each lane that is hungry, once."""
+        if not self._hungry or self._register.is_stopping:
+            return
+        hungry, self._hungry = self._hungry, {}
+        for lane in hungry:
+            try:
+                self._feed(lane)
+            except LedgerError as error:
+                log.debug("it is not known which tasks are due", extra=fields(reason=str(error)))
+                self._wait(lane, self._parts.timekeeper.after(AGAIN))
+        self._attend()
+
+    def _feed(self, lane: LaneState) -> None:
+        room = lane.room
+        if not room:
+            return  # it is hungry again when there is some
+        most = room + len(self._unwritten) + 1
+        found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
+        found = [task for task in found if task.id not in self._unwritten]
+        now = self._parts.timekeeper.now()
+        until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
+        lane.first_due = None
+        for number, task in enumerate(found):
+            if number == room or task.due > until:
+                lane.note_due(task.due)
+                break
+            self._take_up(lane, task, now)
+        self._arm(lane)
+        self._let_go(lane)
+
+    def _take_up(self, lane: LaneState, task: Task, now: datetime) -> None:
+        runs, next_due = self._uptake.take_up(task, now)
+        for active in runs:
+            self._watch(lane, active)
+        self._move_on(lane, task, next_due)
+
+    def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
+        """Have a task be due then, or end it, with the claim that was just handed in."""
+        self._unwritten.add(task.id)
+        if next_due is not None:
+            self._parts.outbox.write(SetTask(task.id, next_due))
+        else:
+            now = self._parts.timekeeper.now()
+            self._parts.outbox.write(SetTask(task.id, task.due, ended_at=now))
+            lane.open -= 1
+        self._parts.outbox.then(partial(self._moved_on, lane, task.id, next_due))
+
+    def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
+        self._unwritten.discard(task_id)
+        if next_due is not None and lane.note_due(next_due):
+            self._arm(lane)
+
+    def _watch(self, lane: LaneState, active: ActiveRun) -> None:
+        """Count a run of a lane for as long as it waits for its turn."""
+        if active.stage in {Stage.BEHIND, Stage.SLOT}:
+            lane.waiting += 1
+            active.on_begun = partial(self._begun, lane)
+
+    def _begun(self, lane: LaneState) -> None:
+        lane.waiting -= 1
+        if lane.timer is None:
+            self._arm(lane)
+        self._let_go(lane)
+
+    # --- lanes ----------------------------------------------------------------------------
+
+    def _lane(self, lane: Lane) -> LaneState:
+        return self._lanes.setdefault(lane, LaneState(lane))
+
+    def _let_go(self, lane: LaneState) -> None:
+        """Forget a lane that has nothing left."""
+        if not lane.open and not lane.waiting:
+            self._disarm(lane)
+            self._lanes.pop(lane.lane, None)
+
+    def _arm(self, lane: LaneState) -> None:
+        """Wait for the first task of a lane, or at once have more taken up of what is due."""
+        self._disarm(lane)
+        is_held = self._register.is_stopping or lane.lane.pool not in self._pools
+        if lane.first_due is not None and lane.room and not is_held:
+            due = self._attendance.wall(lane.lane.scale, lane.first_due)
+            timekeeper = self._parts.timekeeper
+            self._wait(lane, max(timekeeper.deadline(due - AHEAD), timekeeper.reading()))
+
+    def _wait(self, lane: LaneState, deadline_ns: int) -> None:
+        lane.deadline_ns = deadline_ns
+        lane.timer = self._parts.timers.call_at(
+            deadline_ns, TasksDue(lane), priority=lane.lane.priority
+        )
+
+    def _disarm(self, lane: LaneState) -> None:
+        if lane.timer is not None:
+            self._parts.timers.cancel(lane.timer)
+            lane.timer = None
+
+    def _first_dues(self) -> dict[Scale, datetime | None]:
+        """Return the first due instant of each scale that is left to be taken up."""
+        first: dict[Scale, datetime | None] = dict.fromkeys(Scale)
+        for lane in self._lanes.values():
+            known, due = first[lane.lane.scale], lane.first_due
+            if due is not None and (known is None or due < known):
+                first[lane.lane.scale] = due
+        return first
+
+    def _attend(self) -> None:
+        now = self._parts.timekeeper.now()
+        self._attendance.attend(now, self._first_dues())

@@ -1,0 +1,154 @@
+"""From a submitted task that is due to its runs, and to the rows of what of it is not run.
+
+Not responsible for which tasks are due, nor for moving them on (``tasks``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from crond_py.crontab.model import DEFAULT_POOL, Crontab
+from crond_py.engine.admission import Admitter
+from crond_py.engine.agenda import Agenda
+from crond_py.engine.attendance import Absence, Attendance
+from crond_py.engine.lag import Wait
+from crond_py.engine.parts import Parts, Register, TaskJobs
+from crond_py.engine.records import ActiveRun, Conclusion, JobState
+from crond_py.engine.telling import tell
+from crond_py.errors import PycronError
+from crond_py.model import Cause, Cursor, Missed, Outcome, State, Task
+from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
+from crond_py.ports import Claim
+from crond_py.schedule import Interval, OneOff
+
+WAS_FULL = "tasks of its group waited for their turn"
+
+_MARK = "task"
+"""The fingerprint in the cursors of tasks; those are never stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What is due of a task, from ``due`` to ``now``, on the wall clock."""
+
+    schedule: Occurrences
+    due: datetime
+    now: datetime
+    absence: Absence | None
+
+
+class Uptake:
+    """Makes runs of tasks, by the crontab in force."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        register: Register,
+        admitter: Admitter,
+        agenda: Agenda,
+        attendance: Attendance,
+    ) -> None:
+        self._parts = parts
+        self._register = register
+        self._admitter = admitter
+        self._agenda = agenda
+        self._attendance = attendance
+        self._jobs: TaskJobs | None = None
+        self._pools: frozenset[str] = frozenset()
+
+    def set_crontab(self, crontab: Crontab) -> None:
+        """Take what a crontab says of tasks; what runs or waits keeps what it has."""
+        self._jobs = self._parts.task_reader(crontab)
+        self._pools = frozenset(crontab.pools)
+
+    @property
+    def keep_for(self) -> timedelta | None:
+        """How long tasks are remembered that have ended; None: for ever."""
+        return self._jobs.keep_for if self._jobs is not None else None
+
+    def enter(self, task: Task, due: datetime) -> JobState:
+        """Enter the job of a task, as its occurrence of ``due`` is accounted for.
+
+        Raises PycronError where its definition does not fit the crontab in force.
+        """
+        assert self._jobs is not None  # noqa: S101 - set before anything is taken up
+        job = self._jobs.job(task)
+        if job.pool not in self._pools:
+            job = replace(job, pool=DEFAULT_POOL)
+        cursor = Cursor(job.name, _MARK, self._attendance.era, due, due)
+        state = self._register.tasks.setdefault(job.name, JobState(job, cursor, is_task=True))
+        state.job, state.cursor = job, cursor
+        return state
+
+    def take_up(self, task: Task, now: datetime) -> tuple[list[ActiveRun], datetime | None]:
+        """Claim what is due of a task up to ``now``, or enter why it is not run.
+
+        Return the runs that came of it, and when it is due next, on its own scale.
+        """
+        due = self._attendance.wall(task.lane.scale, task.due)
+        absence = self._attendance.absence(task.lane.scale, task.due)
+        now = max(now, due)  # it may be taken up a little ahead
+        next_due = None
+        schedule: Occurrences = OneOff(due)
+        if task.period is not None:
+            schedule = Interval(due - task.period, task.period)
+            newest = schedule.latest_until(now) or due
+            next_due = task.due + (newest - due) + task.period
+            if absence is None and newest > due:
+                absence = Absence(due, newest, WAS_FULL)
+        try:
+            state = self.enter(task, due)
+        except PycronError as error:
+            self.enter_row(task, Outcome.FAILED, f"cannot start: {error}")
+            return [], next_due
+        runs = self._run(state, _Span(schedule, due, now, absence))
+        if state.active or state.queued:
+            # It is let go of with its last run, and that may have been replaced just now.
+            self._register.tasks[task.job] = state
+        else:
+            self._register.let_go(state)
+        return runs, next_due
+
+    def _run(self, state: JobState, span: _Span) -> list[ActiveRun]:
+        admitted = [
+            self._admitter.admit(state, instant, cause, era=state.cursor.era, waited=Wait.POOL)
+            for instant, cause in self._to_run(state, span)
+        ]
+        return [active for active in admitted if active is not None]
+
+    def _to_run(self, state: JobState, span: _Span) -> Iterator[tuple[datetime, Cause]]:
+        """Yield what is to be run, and as what; what is not gets its row."""
+        absence, job = span.absence, state.job
+        if absence is None:
+            yield span.due, Cause.SCHEDULE
+            return
+        is_lost = absence.outcome is Outcome.LOST
+        missed = Missed.SKIP if is_lost else job.missed
+        rule = MissedRule(missed, job.missed_within, job.missed_limit)
+        plan = plan_missed(span.schedule, [(span.due - TICK, span.now)], rule, span.now)
+        assert plan is not None  # noqa: S101 - it is due at span.due
+        if plan.dropped is not None:
+            why = absence.why if is_lost else f"{absence.why}; {plan.dropped.why}"
+            self._agenda.enter_dropped(state, replace(plan.dropped, why=why), absence.outcome)
+        for instant in plan.catch_up:
+            yield instant, Cause.CATCH_UP
+
+    def enter_row(self, task: Task, outcome: Outcome, reason: str) -> None:
+        """Enter what became of a task's next occurrence without a run."""
+        due, era = self._attendance.wall(task.lane.scale, task.due), self._attendance.era
+        claim = Claim(
+            task.job,
+            era,
+            due,
+            Cause.SCHEDULE,
+            State.DONE,
+            self._parts.timekeeper.now(),
+            outcome=outcome,
+            reason=reason,
+        )
+        self._parts.outbox.claim(claim, lambda _: None)
+        self._register.on_outcome(Conclusion(task.job, era, due, outcome))
+        tell(logging.WARNING, f"task {outcome}", task.job, due=due, reason=reason)
