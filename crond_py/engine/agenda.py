@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
-from crond_py.engine.attendance import WAS_DOWN, WAS_FORGOTTEN, WAS_FROZEN, WAS_SET_FORWARD
 from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
@@ -48,6 +47,10 @@ AHEAD = timedelta(milliseconds=10)
 EARLY = timedelta(milliseconds=2)
 """A timer that fires earlier than this was set by another reading of the clock."""
 
+WAS_DOWN = "pycron was not running"
+WAS_FROZEN = "pycron was frozen or the machine suspended"
+WAS_SET_FORWARD = "the clock was set forward"
+WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 WAS_PAST = "its time was past when pycron first read it"
 
 _DROPS_ALL = MissedRule(Missed.SKIP, None, 0)

@@ -15,17 +15,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crond_py.clock import EPOCH
+from crond_py.engine.agenda import (
+    AHEAD,
+    WAS_DOWN,
+    WAS_FORGOTTEN,
+    WAS_FROZEN,
+    WAS_SET_FORWARD,
+)
 from crond_py.engine.parts import Parts
 from crond_py.model import Cursor, Outcome, Scale
 from crond_py.ports import Gap, SetCursor
 
+OLD = timedelta(seconds=1)
+"""How far the cursor may be behind while other things are written."""
+
 TASKS = "tasks:"
 """The name of the cursor; no job can be called so."""
-
-WAS_DOWN = "pycron was not running"
-WAS_FROZEN = "pycron was frozen or the machine suspended"
-WAS_SET_FORWARD = "the clock was set forward"
-WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Attendance:
             return
         self._cursor, self._is_stored = stored, True
         attended = stored.accounted_until
-        if now < attended:
+        if now < attended - AHEAD:
             # Set back while nobody was there; elapsed time goes on from now.
             self._move(now - attended, now)
         if gap is not None:
@@ -109,13 +114,17 @@ class Attendance:
             (each for each in self._absences[scale] if each.after < due <= each.until), None
         )
 
-    def attend(self, now: datetime, first_due: Mapping[Scale, datetime | None]) -> None:
-        """Note that all is attended to up to ``now``, with what is written next.
+    @property
+    def is_old(self) -> bool:
+        """Whether the ledger's cursor is a while behind, though all has been attended to since."""
+        return self._parts.timekeeper.now() - self._cursor.accounted_until > OLD
+
+    def attend(self, until: datetime, first_due: Mapping[Scale, datetime | None]) -> None:
+        """Note that all is attended to up to ``until``, with what is written next.
 
         ``first_due`` are the first instants that are left to take up: as long as one of them falls
         in an absence or before it, a restart must know of that absence, too.
         """
-        until = now
         for scale, absences in self._absences.items():
             first = first_due.get(scale)
             if first is None:

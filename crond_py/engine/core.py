@@ -221,6 +221,7 @@ class Core:
                 self._handle(event)
         with _outliving("tasks not taken up"):
             self._tasks.feed()
+            self._tasks.attend()
         self._flush()
         with _outliving("old runs not deleted"):
             self._sweep()

@@ -291,6 +291,12 @@ class Tasks:
                 first[lane.lane.scale] = due
         return first
 
+    def attend(self) -> None:
+        """Note, with what is written anyway, up to when tasks were attended to."""
+        is_at_work = bool(self._lanes) and not self._register.is_stopping
+        if is_at_work and not self._parts.outbox.is_empty and self._attendance.is_old:
+            self._attend()
+
     def _attend(self) -> None:
-        now = self._parts.timekeeper.now()
-        self._attendance.attend(now, self._first_dues())
+        until = self._parts.timekeeper.now() + AHEAD
+        self._attendance.attend(until, self._first_dues())

@@ -1,0 +1,488 @@
+"""Submitted tasks, as the engine takes them up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.engine.lanes import MOST_WAITING
+from crond_py.engine.retention import OFTEN
+from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
+from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale
+from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
+from tests.simulation.fakes import Behaviour
+from tests.simulation.world import World
+from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
+
+SECOND = timedelta(seconds=1)
+PLAIN = Job("plain", StartupTrigger(), "true")
+
+
+@pytest.fixture
+def world(machine_with: MachineWith) -> World:
+    """Give a daemon without a job of its own; pools are those of the simulation."""
+    return machine_with()
+
+
+def new_task(
+    world: World,
+    job: Job = PLAIN,
+    *,
+    in_: timedelta = SECOND,
+    pool: str = "default",
+    priority: int = 0,
+    group: str = "alice",
+    scale: Scale = Scale.WALL,
+    every: timedelta | None = None,
+    key: str | None = None,
+) -> NewTask:
+    """Return a task that is due in a while."""
+    lane = Lane(pool, priority, group, Scale.STEADY if every else scale)
+    due = world.clock.now() + in_
+    return NewTask(lane, due, world.tasks.define(job), "alice", every, key)
+
+
+def submit(world: World, *tasks: NewTask) -> list[Submitted]:
+    """Hand tasks in."""
+    answer = world.ask(lambda core: core.submit(tasks))
+    assert isinstance(answer, list), answer
+    return answer
+
+
+def lasting(world: World, span: timedelta, *, numbers: range = range(1, 400)) -> None:
+    """Have the processes of tasks last for that long."""
+    for number in numbers:
+        world.machine.behaviours[f"task:{number}"] = Behaviour(lasts=(span,))
+
+
+def open_tasks(world: World) -> list[int]:
+    """Return the ids of the tasks that have not ended."""
+    return [task.id for task in world.ledger.tasks(TaskQuery(limit=None))]
+
+
+def in_memory(world: World) -> int:
+    """Return how many tasks the engine holds."""
+    assert world.daemon is not None
+    return len(world.daemon.core._register.tasks)
+
+
+def all_rows(world: World) -> list[Run]:
+    """Return every row, oldest due first."""
+    return list(reversed(world.ledger.runs(RunQuery(limit=None))))
+
+
+def restart(world: World, after: timedelta) -> None:
+    """Kill the daemon, and start another one a while later."""
+    world.kill_daemon()
+    world.pass_time(after)
+    world.boot_daemon()
+
+
+# --- when --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", Scale)
+def test_runs_once_at_its_instant(world: World, scale: Scale) -> None:
+    """P2, P4: a task runs when it is due, once, and is over."""
+    (handed_in,) = submit(world, new_task(world, in_=30 * SECOND, scale=scale))
+    world.pass_time(29 * SECOND)
+    assert (is_alive(world, "task:1"), open_tasks(world)) == (0, [1])
+    world.pass_time(100 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+    (tree,) = world.machine.trees
+    assert tree.started_at == handed_in.task.due
+    assert (open_tasks(world), in_memory(world)) == ([], 0)
+
+
+def test_comes_again_at_its_period(world: World) -> None:
+    """P1: a task with a period has a row for each of its instants."""
+    begin = world.clock.now() + SECOND
+    submit(world, new_task(world, in_=SECOND, every=5 * SECOND))
+    world.pass_time(13 * SECOND)
+    dues = [run.due for run in rows(world, "task:1")]
+    assert dues == [begin, begin + 5 * SECOND, begin + 10 * SECOND]
+    assert open_tasks(world) == [1]
+
+
+def test_overlap_holds_for_a_task(world: World) -> None:
+    """P5: an occurrence of a task whose last run still goes on is skipped, as that of a job."""
+    lasting(world, 8 * SECOND)
+    submit(world, new_task(world, every=5 * SECOND))
+    world.pass_time(12 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded", "skipped", "running"]
+
+
+def test_replaced_runs_do_not_hide_what_replaces_them(world: World) -> None:
+    """P5: a run that was replaced before it began leaves its task known."""
+    job = replace(PLAIN, overlap=Overlap.REPLACE)
+    lasting(world, 60 * SECOND)
+    submit(world, new_task(world, pool="tiny", in_=0 * SECOND))
+    submit(world, new_task(world, job, pool="tiny", every=2 * SECOND))
+    world.pass_time(7 * SECOND)
+    assert outcomes(world, "task:2") == ["cancelled", "cancelled", "cancelled", "queued"]
+    assert in_memory(world) == 2
+
+
+def test_retries_like_a_job(world: World) -> None:
+    """A task has the keys of a job."""
+    job = replace(PLAIN, retry=Retry(3, SECOND))
+    world.machine.behaviours["task:1"] = Behaviour(exits=(Exit(code=1),))
+    submit(world, new_task(world, job))
+    world.pass_time(60 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert (run.outcome, len(run.attempts)) == (Outcome.FAILED, 3)
+
+
+# --- many --------------------------------------------------------------------------------------
+
+
+def test_memory_does_not_grow_with_what_is_stored(world: World) -> None:
+    """P4: of a lane a bounded number waits in memory; the rest follows in the order of due."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny", in_=SECOND)] * 300)
+    for _ in range(20):
+        world.pass_time(16 * SECOND)
+        assert in_memory(world) <= MOST_WAITING + 1
+    assert outcomes(world, "task:300") == ["succeeded"]
+    begun = [int(tree.job.removeprefix("task:")) for tree in world.machine.trees]
+    assert begun == list(range(1, 301))
+    assert {run.cause for run in all_rows(world)} == {Cause.SCHEDULE}
+
+
+def test_another_group_does_not_wait_for_a_crowd(world: World) -> None:
+    """P4: a task of another group gets the next slot, however many of the first are due."""
+    lasting(world, timedelta(milliseconds=100))
+    submit(world, *[new_task(world, pool="tiny", in_=SECOND)] * 300)
+    submit(world, new_task(world, pool="tiny", in_=2 * SECOND, group="bob"))
+    world.pass_time(4 * SECOND)
+    (run,) = rows(world, "task:301")
+    started_at = run.attempts[0].started_at
+    assert started_at is not None
+    assert started_at - run.due <= timedelta(milliseconds=100)
+
+
+def test_higher_priority_goes_first(world: World) -> None:
+    """P4: priorities hold for tasks, however many wait in the ledger."""
+    lasting(world, timedelta(milliseconds=100))
+    submit(world, *[new_task(world, pool="tiny", in_=SECOND)] * 200)
+    submit(world, *[new_task(world, pool="tiny", in_=2 * SECOND, priority=5)] * 3)
+    world.pass_time(3 * SECOND)
+    assert [outcomes(world, f"task:{number}") for number in (201, 202, 203)] == [["succeeded"]] * 3
+
+
+def test_time_in_the_ledger_is_time_for_a_slot(world: World) -> None:
+    """How late a task starts is said of the pool, also as long as it was not taken up."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny", in_=SECOND)] * 120)
+    world.pass_time(125 * SECOND)
+    (run,) = rows(world, "task:120")
+    lag = run.attempts[0].lag
+    assert lag is not None
+    assert lag.pool > 115 * SECOND
+    assert lag.dispatch < SECOND
+
+
+def test_period_that_is_shorter_than_the_queue(world: World) -> None:
+    """P1: occurrences that pass while others of the group wait are made up as missed ones are."""
+    lasting(world, SECOND, numbers=range(1, 101))
+    submit(world, *[new_task(world, pool="tiny", scale=Scale.STEADY)] * 100)
+    submit(
+        world, new_task(world, replace(PLAIN, missed=Missed.ONCE), pool="tiny", every=3 * SECOND)
+    )
+    world.pass_time(105 * SECOND)
+    first, second, *_ = rows(world, "task:101")
+    assert (first.outcome, first.count > 3) == (Outcome.MISSED, True)
+    assert "waited for their turn" in first.reason
+    assert second.cause is Cause.CATCH_UP
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [
+        (Missed.ONCE, ["succeeded"]),
+        (Missed.ALL, ["succeeded"]),
+        (Missed.SKIP, ["missed"]),
+    ],
+)
+def test_missed_while_down(world: World, missed: Missed, expected: list[str]) -> None:
+    """P1: what was due while nothing could start it gets the missed policy."""
+    submit(world, new_task(world, replace(PLAIN, missed=missed), in_=10 * SECOND))
+    restart(world, 60 * SECOND)
+    world.pass_time(5 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert outcomes(world, "task:1") == expected
+    assert run.cause is (Cause.SCHEDULE if missed is Missed.SKIP else Cause.CATCH_UP)
+    if missed is Missed.SKIP:
+        assert run.reason == 'pycron was not running; missed = "skip"'
+
+
+def test_missed_stretch_of_a_period(world: World) -> None:
+    """P1: a stretch that is dropped is one row, and the beat goes on."""
+    begin = world.clock.now()
+    submit(world, new_task(world, in_=10 * SECOND, every=10 * SECOND))
+    restart(world, 95 * SECOND)
+    world.pass_time(6 * SECOND)
+    dropped, newest, regular = rows(world, "task:1")
+    assert (dropped.due, dropped.count) == (begin + 10 * SECOND, 8)
+    assert (newest.due, newest.cause) == (begin + 90 * SECOND, Cause.CATCH_UP)
+    assert (regular.due, regular.cause) == (begin + 100 * SECOND, Cause.SCHEDULE)
+
+
+def test_what_waited_for_its_turn_was_not_missed(world: World) -> None:
+    """P1: tasks that were due before the daemon ended, and waited, run under any policy."""
+    lasting(world, SECOND)
+    job = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, *[new_task(world, job, pool="tiny", in_=SECOND)] * 100)
+    world.pass_time(10 * SECOND)
+    restart(world, 60 * SECOND)
+    world.pass_time(120 * SECOND)
+    assert all(run.outcome is not Outcome.MISSED for run in all_rows(world))
+    assert (len(all_rows(world)), open_tasks(world)) == (100, [])
+
+
+def test_frozen(world: World) -> None:
+    """P1: what was due while the daemon was stopped was missed."""
+    submit(world, new_task(world, replace(PLAIN, missed=Missed.SKIP), in_=10 * SECOND))
+    world.freeze(60 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert "frozen" in run.reason
+
+
+def test_nothing_is_started_while_stopping(world: World) -> None:
+    """What is due after a stop was missed by the next daemon, not started by this one."""
+    lasting(world, 30 * SECOND)
+    submit(world, new_task(world), new_task(world, in_=10 * SECOND))
+    world.pass_time(2 * SECOND)
+    world.stop(None)
+    with_stop = world.ask(lambda core: core.submit([new_task(world)]))
+    assert isinstance(with_stop, RequestRefusedError)
+    world.pass_time(40 * SECOND)
+    assert (outcomes(world, "task:1"), outcomes(world, "task:2")) == (["succeeded"], [])
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    (run,) = rows(world, "task:2")
+    assert run.cause is Cause.CATCH_UP
+
+
+def test_lost_records(world: World) -> None:
+    """P2: a task that the ledger has forgotten to have run is not run again."""
+    (first,) = submit(world, new_task(world, in_=10 * SECOND))
+    world.kill_daemon()
+    world.pass_time(60 * SECOND)
+    world.ledger._gap = Gap(first.task.due + SECOND, 1, "boot1")
+    world.boot_daemon()
+    world.pass_time(5 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert (run.outcome, world.machine.trees) == (Outcome.LOST, [])
+    assert "lost its newest records" in run.reason
+
+
+def test_run_is_adopted(world: World) -> None:
+    """P5: a task's run that outlives the daemon is taken up by the next."""
+    lasting(world, 30 * SECOND)
+    submit(world, new_task(world))
+    world.pass_time(5 * SECOND)
+    restart(world, SECOND)
+    assert in_memory(world) == 1
+    world.pass_time(60 * SECOND)
+    assert len(world.machine.trees) == 1
+    assert in_memory(world) == 0
+
+
+# --- the clock ----------------------------------------------------------------------------------
+
+
+def test_elapsed_time_ignores_the_clock(world: World) -> None:
+    """``in`` and ``every`` count elapsed time, whatever the clock is set to."""
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.set_clock(timedelta(hours=5))
+    world.set_clock(-timedelta(hours=9))
+    world.pass_time(99 * SECOND)
+    assert world.machine.trees == []
+    world.pass_time(2 * SECOND)
+    assert len(world.machine.trees) == 1
+
+
+def test_wall_time_follows_the_clock(world: World) -> None:
+    """``at`` is when the clock reads so: later after a step back, missed after one on."""
+    submit(world, new_task(world, in_=100 * SECOND))
+    submit(world, new_task(world, replace(PLAIN, missed=Missed.SKIP), in_=3700 * SECOND))
+    world.set_clock(-200 * SECOND)
+    world.pass_time(200 * SECOND)
+    assert world.machine.trees == []
+    world.pass_time(101 * SECOND)
+    assert len(world.machine.trees) == 1
+    world.set_clock(timedelta(hours=2))
+    (run,) = rows(world, "task:2")
+    assert run.reason == 'the clock was set forward; missed = "skip"'
+
+
+def test_period_keeps_its_beat_when_the_clock_is_set_back(world: World) -> None:
+    """P2: readings that come again are another era, and each occurrence has its row."""
+    submit(world, new_task(world, every=10 * SECOND))
+    world.pass_time(25 * SECOND)
+    world.set_clock(-timedelta(seconds=22))
+    world.pass_time(30 * SECOND)
+    runs = world.ledger.runs(RunQuery(job="task:1", limit=None))
+    assert len(runs) == 6
+    assert {run.era for run in runs} == {0, 1}
+
+
+def test_clock_set_back_while_down(world: World) -> None:
+    """Elapsed time goes on from where it stood, however far back the clock is set."""
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.pass_time(10 * SECOND)
+    submit(world, new_task(world, in_=timedelta(days=1)))
+    world.kill_daemon()
+    world.set_clock(-timedelta(days=30))
+    world.boot_daemon()
+    world.pass_time(101 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+def test_same_key_is_one_task(world: World) -> None:
+    """A key makes it safe to hand in again."""
+    (first,) = submit(world, new_task(world, key="k"))
+    (second,) = submit(world, new_task(world, key="k"))
+    assert (first.is_new, second.is_new, second.task.id) == (True, False, first.task.id)
+    world.pass_time(5 * SECOND)
+    assert len(world.machine.trees) == 1
+
+
+def test_instants_are_told_as_they_were_given(world: World) -> None:
+    """Whoever hands in a task is told the reading of the clock at which it is due."""
+    world.set_clock(timedelta(hours=1))
+    wanted = new_task(world, in_=100 * SECOND, scale=Scale.STEADY)
+    (answer,) = submit(world, wanted)
+    assert answer.task.due == wanted.due
+
+
+def test_cancel_before_it_is_due(world: World) -> None:
+    """P6: a task that is cancelled is not run, and its row says so."""
+    submit(world, new_task(world, in_=10 * SECOND), new_task(world, in_=20 * SECOND))
+    (cancelled,) = world.ask(lambda core: core.cancel_task(1)) or []
+    assert (cancelled.run_id, cancelled.was, cancelled.ending) == (0, "pending", False)
+    world.pass_time(30 * SECOND)
+    assert (outcomes(world, "task:1"), outcomes(world, "task:2")) == (["cancelled"], ["succeeded"])
+    assert isinstance(world.ask(lambda core: core.cancel_task(1)), UnknownNameError)
+
+
+def test_cancel_while_it_runs(world: World) -> None:
+    """P6: what runs of it is ended, and it does not come again."""
+    lasting(world, 60 * SECOND)
+    submit(world, new_task(world, every=10 * SECOND))
+    world.pass_time(5 * SECOND)
+    pending, running = world.ask(lambda core: core.cancel_task(1)) or []
+    assert (pending.was, running.was) == ("pending", "running")
+    world.pass_time(60 * SECOND)
+    assert outcomes(world, "task:1") == ["cancelled", "cancelled"]
+    assert (open_tasks(world), is_alive(world, "task:1")) == ([], 0)
+
+
+def test_cancel_of_what_nobody_knows(world: World) -> None:
+    """It is said."""
+    answer = world.ask(lambda core: core.cancel_task(7))
+    assert isinstance(answer, UnknownNameError)
+    assert "no task 7" in str(answer)
+
+
+def test_counts(world: World) -> None:
+    """The status tells how many tasks there are, and when the first is due."""
+    submit(world, new_task(world, in_=50 * SECOND), new_task(world, in_=20 * SECOND))
+    due = world.clock.now() + 20 * SECOND
+    assert world.daemon is not None
+    counts = world.daemon.core.status().tasks
+    assert counts.open == 2
+    assert counts.next_due is not None
+    assert abs(counts.next_due - due) < SECOND
+    lasting(world, 60 * SECOND)
+    world.pass_time(21 * SECOND)
+    counts = world.daemon.core.status().tasks
+    assert (counts.open, [run.job for run in counts.runs]) == (1, ["task:2"])
+
+
+# --- trouble ------------------------------------------------------------------------------------
+
+
+def test_ledger_that_takes_nothing(world: World) -> None:
+    """P8: a task that comes due meanwhile runs once the ledger can be written, once."""
+    submit(world, new_task(world, in_=10 * SECOND))
+    world.set_trouble(LedgerError("disk full"))
+    refused = world.ask(lambda core: core.submit([new_task(world)]))
+    assert isinstance(refused, LedgerError)
+    world.pass_time(20 * SECOND)
+    assert world.machine.trees == []
+    world.set_trouble(None)
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
+def test_period_goes_on_after_trouble(world: World) -> None:
+    """P1: a task whose next instant could not be written at once is not forgotten."""
+    submit(world, new_task(world, in_=5 * SECOND, every=4 * SECOND))
+    world.pass_time(4 * SECOND)
+    world.ledger.fail_next(LedgerError("locked"), times=2)
+    world.pass_time(30 * SECOND)
+    assert sum(run.count for run in rows(world, "task:1")) == 8
+
+
+def test_pool_that_is_gone(world: World) -> None:
+    """P8: tasks wait for their pool to come back, and the status says so."""
+    submit(world, new_task(world, pool="small", in_=5 * SECOND))
+    del world.pools["small"]
+    world.reload()
+    world.pass_time(10 * SECOND)
+    assert world.daemon is not None
+    (trouble,) = world.daemon.core.status().troubles
+    assert "[pools.small]" in trouble
+    world.pools["small"] = 1
+    world.reload()
+    world.pass_time(2 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+    assert world.daemon.core.status().troubles == ()
+
+
+def test_definition_that_does_not_fit_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: an occurrence that cannot become a run has its row, with the reason."""
+    submit(
+        world, new_task(world, in_=5 * SECOND), new_task(world, in_=5 * SECOND, every=4 * SECOND)
+    )
+
+    def refuse(_self: object, _task: object) -> Job:
+        message = "retry_on: 7 is one of success_codes"
+        raise RequestRefusedError(message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.simulation.tasks.TaskBook.job", refuse)
+        world.pass_time(6 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert (run.outcome, run.reason) == (
+        Outcome.FAILED,
+        "cannot start: retry_on: 7 is one of success_codes",
+    )
+    world.pass_time(4 * SECOND)
+    assert outcomes(world, "task:2") == ["failed", "succeeded"]
+
+
+def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are kept for as long as runs are by default, then they and their rows go."""
+    monkeypatch.setattr("tests.simulation.tasks.TaskBook.keep_for", timedelta(days=2))
+    world.reload()
+    submit(world, *[new_task(world)] * 10)
+    world.pass_time(timedelta(days=3))
+    assert len(all_rows(world)) == 10
+    submit(world, *[new_task(world)] * OFTEN)
+    world.pass_time(60 * SECOND)
+    assert len(all_rows(world)) == OFTEN
+    assert len(world.ledger.tasks(TaskQuery(is_open=None, limit=None))) == OFTEN
