@@ -214,7 +214,10 @@ class Gap:
     """What a ledger does not know any more: the newest of what it had promised to keep.
 
     Occurrences up to ``until`` may have been claimed, and may have run, and ids up to ``last_id``
-    been given, all that in the boot ``boot_id`` of the machine.
+    been given, all that in the boot ``boot_id`` of the machine. So a task that is there, and due
+    by then, may have been taken up: what it has lost is entered as lost and not run again. One that
+    was handed in last may not be there, and one that was cancelled last be there again; ids of
+    tasks that may have been given are not given again.
     """
 
     until: datetime

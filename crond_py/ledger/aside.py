@@ -214,9 +214,13 @@ class Aside:
             steps += unpack(record.content)
             number, place = record.number, record.place
         is_last = number == self._written
-        last_id = self.memory.last_id if is_last else 0
+        last_id, last_task_id = 0, 0
+        if is_last:
+            last_id, last_task_id = self.memory.last_id, self.before.last_task_id
         # What a power cut takes of the file is still in the journal, until all has been copied.
-        results = self._file.write_each(steps, applied=number, last_id=last_id, durable=is_last)
+        results = self._file.write_each(
+            steps, applied=number, last_id=last_id, last_task_id=last_task_id, durable=is_last
+        )
         tell_results(steps, results)
         self._copied, self._place = number, place
         return not is_last

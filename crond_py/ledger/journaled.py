@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -39,7 +40,18 @@ from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
 from crond_py.logfields import fields
-from crond_py.ports import Claim, Clock, Gap, NewTask, Pruned, SetCursor, Submitted, Write
+from crond_py.model import TASK_PREFIX, Task
+from crond_py.ports import (
+    Claim,
+    Clock,
+    Gap,
+    NewTask,
+    Pruned,
+    SetCursor,
+    Submitted,
+    TaskQuery,
+    Write,
+)
 
 log = logging.getLogger("pycron.ledger")
 
@@ -51,6 +63,12 @@ NO_PATIENCE = timedelta(milliseconds=5)
 
 TRY_EVERY = timedelta(seconds=1)
 """How often the file is tried again."""
+
+AHEAD = timedelta(seconds=1)
+"""How far before its instant, and more, an occurrence of a task is claimed."""
+
+MOST_SPARED = 10_000
+"""How many tasks the spare copy has, the first that are due."""
 
 MOST_MENDED = 3
 """How often a file is replaced: more than that is a damaged disk."""
@@ -92,7 +110,8 @@ class JournaledLedger(Answering):
         self._marks = MarkKeeper(file.path)
         self._promised = max(file.promised, mark.promised if mark is not None else 0)
         last_id = max(file.last_id, gap.last_id if gap is not None else 0)
-        self._known = Known(file.cursors(), file.open_runs(), last_id, file.last_task_id)
+        last_task_id = max(file.last_task_id, mark.last_task_id if mark is not None else 0)
+        self._known = Known(file.cursors(), file.open_runs(), last_id, last_task_id)
         self._aside: Aside | None = None
         self._damage: LedgerCorruptError | None = None
         self._mended = 0
@@ -198,8 +217,15 @@ class JournaledLedger(Answering):
 
     def _put_mark(self, writes: Sequence[Write]) -> None:
         """Say beside the ledger what it knows by now, for the day when it does not any more."""
-        aside = self._aside
+        aside, now = self._aside, self._clock.now()
         accounted = (write.cursor.accounted_until for write in writes if type(write) is SetCursor)
+        taken_up = (
+            write.due
+            for write in writes
+            if type(write) is Claim
+            and write.job.startswith(TASK_PREFIX)
+            and write.due <= now + AHEAD
+        )
         self._marks.put(
             Mark(
                 self._identity,
@@ -207,8 +233,9 @@ class JournaledLedger(Answering):
                 self._applied if aside is None else aside.written,
                 self._known.last_id if aside is None else aside.memory.last_id,
                 # Claims are made a little ahead of their instants.
-                max([self._clock.now(), *accounted]),
+                max([now, *accounted, *taken_up]),
                 self._boot_id,
+                self._known.last_task_id,
             )
         )
 
@@ -302,13 +329,22 @@ class JournaledLedger(Answering):
             known.last_id,
             self._applied,
             self._promised,
+            known.moves.steps(),
+            known.last_task_id,
         )
 
     def _end_trouble(self, aside: Aside) -> None:
         memory = aside.memory
+        known = self._known
         self._known = Known(
-            memory.cursors(), memory.open_runs(), memory.last_id, self._known.last_task_id
+            memory.cursors(),
+            memory.open_runs(),
+            memory.last_id,
+            known.last_task_id,
+            known.moves,
         )
+        for move in aside.moved.moves:
+            known.moves.note(move)
         records = aside.written - self._applied
         self._applied = aside.written
         self._aside = None
@@ -388,11 +424,18 @@ class JournaledLedger(Answering):
             if self._aside is None and self._file.is_in_place:
                 with suppress(LedgerError):  # another's spare copy is not ours to replace
                     self._check_hold()
-                    write_spare(self._file.path, self.remains, is_final=True)
+                    remains = replace(self.remains, tasks=self._first_tasks())
+                    write_spare(self._file.path, remains, is_final=True)
         self._is_closed = True
         self._file.close()
         if self._journal is not None:
             self._journal.close()
+
+    def _first_tasks(self) -> Sequence[Task]:
+        try:
+            return self._file.tasks(TaskQuery(limit=MOST_SPARED))
+        except LedgerError:  # the rest is worth a spare copy, too
+            return ()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -407,7 +450,8 @@ def tell_damage(why: PycronError, aside: Path | None, now: datetime) -> str:
     )
     return (
         f"the ledger was damaged at {now.isoformat(timespec='seconds')} and set aside as {aside}: "
-        f"runs that had finished before are only there; the reason was: {why}"
+        "runs that had finished before, and tasks that could not be read, are only there; "
+        f"the reason was: {why}"
     )
 
 

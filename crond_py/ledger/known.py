@@ -6,14 +6,18 @@ when somebody asks.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crond_py.ledger.changes import changed, claimed, with_attempt
-from crond_py.ledger.steps import Step
-from crond_py.model import Cursor, Run
-from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, Write
+from crond_py.ledger.records import set_task_row
+from crond_py.ledger.steps import Kind, Step
+from crond_py.model import Cursor, Run, Task
+from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, SetTask, Write
 
+_RECENT = 10_000
+_OPEN = -(2**63)  # instead of when a task ended
 _LONG = 16  # writes about one run after which they are made into one
 
 
@@ -22,8 +26,8 @@ class Remains:
     """What is carried over into a ledger that is begun in another's place.
 
     ``identity`` is empty where nobody knows it. ``applied`` is the number of the journal's last
-    record that is in it, ``promised`` that of the last durable write. ``steps`` are carried over
-    besides.
+    record that is in it, ``promised`` that of the last durable write. ``tasks`` and then ``steps``
+    are carried over besides what can still be read of the other's tasks.
     """
 
     identity: str
@@ -33,6 +37,34 @@ class Remains:
     applied: int
     promised: int = 0
     steps: Sequence[Step] = ()
+    last_task_id: int = 0
+    tasks: Sequence[Task] = ()
+
+
+class RecentMoves:
+    """Where tasks were moved to last: what the end of a ledger's log may have, and nothing else.
+
+    A task of which that is lost looks as if it had not been taken up. All tasks would be too many;
+    these are at least as many as are in a log of the usual length.
+    """
+
+    def __init__(self) -> None:
+        self._values = array("q")
+
+    def note(self, move: SetTask) -> None:
+        """Note that a task has moved on."""
+        due_us, ended_us, task_id = set_task_row(move)
+        self._values.extend((due_us, _OPEN if ended_us is None else ended_us, task_id))
+        if len(self._values) >= 2 * 3 * _RECENT:
+            del self._values[: 3 * _RECENT]
+
+    def steps(self) -> list[Step]:
+        """Return the moves in their order."""
+        values = iter(self._values)
+        return [
+            Step(Kind.TASK, (due_us, None if ended_us == _OPEN else ended_us, task_id))
+            for due_us, ended_us, task_id in zip(values, values, values, strict=True)
+        ]
 
 
 class Known:
@@ -44,10 +76,12 @@ class Known:
         open_runs: Iterable[Run],
         last_id: int,
         last_task_id: int,
+        moves: RecentMoves | None = None,
     ) -> None:
         self.cursors = dict(cursors)
         self.last_id = last_id
         self.last_task_id = last_task_id
+        self.moves = moves or RecentMoves()
         self._open: dict[int, list[Run | Write]] = {run.id: [run] for run in open_runs}
 
     def take(self, writes: Iterable[Write], ids: Iterable[int | None]) -> None:
@@ -63,6 +97,8 @@ class Known:
                     self._claim(write, next(ids))
                 case SetCursor(cursor):
                     self.cursors[cursor.job] = cursor
+                case SetTask():
+                    self.moves.note(write)
 
     def _claim(self, claim: Claim, run_id: int | None) -> None:
         if run_id is None:  # one that is refused uses its id up

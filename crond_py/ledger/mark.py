@@ -2,8 +2,9 @@
 
 SQLite's log (``-wal``) may be damaged or deleted, and a ledger put back from a copy: the file is
 then sound and knows nothing of what came last. The mark says what it must know: the number of its
-last durable write, that of the journal's last record, the largest id that a run was given. It also
-says up to which instant occurrences may have been claimed, and since which boot of the machine.
+last durable write, that of the journal's last record, the largest ids that a run and a task were
+given. It also says up to which instant occurrences may have been claimed, and since which boot of
+the machine.
 
 It is written after each durable write and never flushed to the disk on purpose, since the ledger
 is: after a power cut the mark may be behind, which tells nothing, and never ahead of what the disk
@@ -26,7 +27,8 @@ from crond_py.logfields import fields
 
 log = logging.getLogger("pycron.ledger")
 
-_TITLE = "pycron-mark-1"
+_TITLE = "pycron-mark-2"
+_TITLE_WITHOUT_TASKS = "pycron-mark-1"
 _WIDTH = 240
 """How long it always is: what a disk writes at once, or not at all."""
 
@@ -41,6 +43,7 @@ class Mark:
     last_id: int
     until: datetime
     boot_id: str
+    last_task_id: int = 0
 
 
 def mark_file(path: Path) -> Path:
@@ -68,18 +71,27 @@ def _parse(line: str) -> Mark | None:
     text, _, checksum = line.rstrip().rpartition(" ")
     if checksum != _checksum(text):
         return None
-    title, identity, promised, applied, last_id, until_us, boot_id = text.split(" ")
-    if title != _TITLE:
+    title, *values = text.split(" ")
+    if title == _TITLE_WITHOUT_TASKS:
+        values.append("0")
+    elif title != _TITLE:
         return None
+    identity, promised, applied, last_id, until_us, boot_id, last_task_id = values
     return Mark(
-        identity, int(promised), int(applied), int(last_id), from_us(int(until_us)), boot_id
+        identity,
+        int(promised),
+        int(applied),
+        int(last_id),
+        from_us(int(until_us)),
+        boot_id,
+        int(last_task_id),
     )
 
 
 def _line(mark: Mark) -> bytes:
     text = (
         f"{_TITLE} {mark.identity} {mark.promised} {mark.applied} {mark.last_id} "
-        f"{to_us(mark.until)} {mark.boot_id}"
+        f"{to_us(mark.until)} {mark.boot_id} {mark.last_task_id}"
     )
     return f"{text} {_checksum(text)}".ljust(_WIDTH - 1).encode("ascii") + b"\n"
 

@@ -27,7 +27,11 @@ class Moved:
 
     def __init__(self) -> None:
         self._moves: dict[int, SetTask] = {}
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, Task] = {}  # as they stand
+        self._open: dict[int, Task] = {}  # those of them that have not ended
+        self._unknown: set[int] = set()  # moved while the file could not be read
+        self._looked_up: dict[int, Task] = {}
+        self._floors: dict[Lane, Position] = {}  # up to here all of the file's were moved
         self._undo = Undo()
 
     @property
@@ -36,9 +40,9 @@ class Moved:
         return self._moves.values()
 
     def look_up(self, task_id: int, file: SqliteLedger) -> None:
-        """Get a task from the file, unless it is here already."""
+        """Get a task from the file that is to be moved, unless it is here already."""
         if task_id not in self._tasks and (task := self.task(task_id, file)) is not None:
-            self._tasks[task_id] = task
+            self._looked_up[task_id] = task
 
     def take(self, move: SetTask, *, must_be_known: bool) -> None:
         """Note a move, to be undone by ``revert``.
@@ -46,25 +50,39 @@ class Moved:
         Raises LedgerRefusedError where the task must be known and was not found. Where the file
         cannot be read nobody knows: it shows when the file takes the move.
         """
-        task = self._tasks.get(move.task_id)
+        task = self._tasks.get(move.task_id) or self._looked_up.get(move.task_id)
         if task is None and must_be_known:
             message = f"the ledger has no task {move.task_id}, so it cannot change"
             raise LedgerRefusedError(message)
         self._undo.put(self._moves, move.task_id, move)
-        if task is not None:
-            self._undo.put(self._tasks, task.id, moved(task, move))
+        if task is None:
+            self._unknown.add(move.task_id)
+        else:
+            self._put(moved(task, move), self._undo)
+
+    def _put(self, task: Task, undo: Undo) -> None:
+        undo.put(self._tasks, task.id, task)
+        if task.ended_at is None:
+            undo.put(self._open, task.id, task)
+        else:
+            undo.drop(self._open, task.id)
 
     def keep(self) -> None:
         """Keep what was noted."""
         self._undo = Undo()
+        self._looked_up.clear()
 
     def revert(self) -> None:
         """Forget what was noted since it was kept."""
         self._undo.take_back()
+        self._looked_up.clear()
 
     def look_again(self) -> None:
         """Take nothing for granted of what the file had: there is another in its place."""
         self._tasks.clear()
+        self._open.clear()
+        self._floors.clear()
+        self._unknown = set(self._moves)
 
     # --- asking ---------------------------------------------------------------------------
 
@@ -85,13 +103,10 @@ class Moved:
 
         def page(last: Task | None) -> list[Task]:
             last = last or after
-            if last is None:
-                return file.tasks(query)
-            if query.is_open:
-                return file.tasks(query, after=tasklists.position(last))
-            return file.tasks(TaskQuery(query.is_open, query.submitted_by, query.limit, last.id))
+            return file.tasks(query, after=None if last is None else tasklists.position(last))
 
-        ours = tasklists.chosen(self._all(file), query, after)
+        self._make_known(file)
+        ours = tasklists.chosen(self._tasks.values(), query, after)
         theirs = self._unmoved(page, query.limit)
         found = tasklists.in_order([*ours, *theirs], query)
         return found if query.limit is None else found[: max(0, query.limit)]
@@ -99,7 +114,8 @@ class Moved:
     def lanes(self, file: SqliteLedger) -> dict[Lane, LaneStock]:
         """Return every lane that has open tasks."""
         found = dict(file.lanes())
-        ours = tasklists.stocks(self._all(file))
+        self._make_known(file)
+        ours = tasklists.stocks(self._open.values())
         theirs = file.open_among(self._moves)
         for lane in ours.keys() | theirs.keys():
             number = found[lane].open if lane in found else 0
@@ -122,20 +138,29 @@ class Moved:
         limit: int,
     ) -> list[Task]:
         """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
+        floor = self._floors.get(lane)
+        begin = max(place for place in (after, floor) if place) if after or floor else None
 
         def page(last: Task | None) -> list[Task]:
-            start = after if last is None else tasklists.position(last)
+            start = begin if last is None else tasklists.position(last)
             return file.tasks_due(lane, after=start, until=until, limit=limit)
 
-        ours = tasklists.first_due(self._all(file), lane, after=after, until=until, limit=limit)
+        self._make_known(file)
+        opened = self._open.values()
+        ours = tasklists.first_due(opened, lane, after=after, until=until, limit=limit)
         theirs = self._unmoved(page, limit)
+        if theirs and begin == floor:
+            # Nobody hands in a task meanwhile, so what was moved need not be passed by again.
+            self._floors[lane] = theirs[0].due, theirs[0].id - 1
         return sorted([*ours, *theirs], key=tasklists.position)[: max(0, limit)]
 
-    def _all(self, file: SqliteLedger) -> Iterable[Task]:
-        """Return the tasks that were moved, as they stand."""
-        for task_id in self._moves.keys() - self._tasks.keys():
-            self.look_up(task_id, file)
-        return [task for task_id, task in self._tasks.items() if task_id in self._moves]
+    def _make_known(self, file: SqliteLedger) -> None:
+        """Get from the file what could not be read of it when it was moved."""
+        for task_id in list(self._unknown & self._moves.keys()):
+            task = self.task(task_id, file)
+            if task is not None:
+                self._put(task, Undo())
+                self._unknown.discard(task_id)
 
     def _unmoved(self, page: Callable[[Task | None], list[Task]], limit: int | None) -> list[Task]:
         """Return the first ``limit`` tasks of the file that stand as it has them.

@@ -71,10 +71,10 @@ def open_ledger(
             )
             mark = None
         gap = _find_gap(mark, file, records) if mark is not None else None
-        if gap is not None:
+        if mark is not None and gap is not None:
             troubles.append(_tell_gap(gap, path))
             if reason is None:
-                file.write_each([], last_id=gap.last_id)
+                file.write_each([], last_id=gap.last_id, last_task_id=mark.last_task_id)
         ledger = JournaledLedger(
             file,
             journal,
@@ -167,7 +167,8 @@ def _remains(left: _Left) -> Remains:
     if spare is not None and not found.identity:
         # Cursors that could be read are as new as can be, and come last.
         more = [to_step(SetCursor(cursor)) for cursor in found.cursors.values()]
-        found = replace(spare, steps=[*spare.steps, *more])
+        last_task_id = max(spare.last_task_id, found.last_task_id)
+        found = replace(spare, steps=[*spare.steps, *more], last_task_id=last_task_id)
     elif spare is not None:
         cursors = [step for step in spare.steps if step.kind is Kind.CURSOR]
         found = replace(found, steps=cursors, promised=spare.promised)
@@ -178,7 +179,11 @@ def _remains(left: _Left) -> Remains:
     if not found.identity and mark is not None:
         found = replace(found, identity=mark.identity, applied=mark.applied)
     if mark is not None and mark.identity == found.identity:
-        found = replace(found, last_id=max(found.last_id, mark.last_id))
+        found = replace(
+            found,
+            last_id=max(found.last_id, mark.last_id),
+            last_task_id=max(found.last_task_id, mark.last_task_id),
+        )
     return found
 
 
@@ -199,7 +204,7 @@ def _tell_gap(gap: Gap, path: Path) -> str:
         f"the ledger {path} had lost its newest records when pycron started (its -wal file was "
         "damaged or deleted, or an old copy put in its place): what was due before "
         f"{gap.until.isoformat(timespec='seconds')} and is not known is entered as lost, and "
-        "not run again"
+        "not run again; tasks that were handed in last may be gone: hand them in again"
     )
 
 

@@ -181,7 +181,8 @@ ORDER BY {order}
     SELECT id FROM (
         SELECT * FROM (
             SELECT due, id FROM tasks INDEXED BY tasks_open
-            WHERE lane_id = :lane AND ended_at IS NULL AND due = :due AND id > :id AND due <= :until
+            WHERE lane_id = :lane AND ended_at IS NULL AND due = :due AND id > :id
+            AND :due <= :until
             ORDER BY id LIMIT :limit
         )
         UNION ALL
@@ -194,14 +195,27 @@ ORDER BY {order}
 ))
 
 -- name: open_tasks
--- The ids are found in the index alone, which is small beside the table.
+-- The first of each lane, by the index, and of these the first; in two parts as above.
 (SELECT * FROM tasks WHERE id IN (
-    SELECT id FROM tasks INDEXED BY tasks_open WHERE ended_at IS NULL AND {where}
-    ORDER BY due, id LIMIT ?
-))
+    SELECT found.value FROM lanes AS l, json_each((
+        SELECT json_group_array(id) FROM (
+            SELECT * FROM (
+                SELECT due, id FROM tasks INDEXED BY tasks_open
+                WHERE lane_id = l.id AND ended_at IS NULL AND due = :due AND id > :id AND {where}
+                ORDER BY id LIMIT :limit
+            )
+            UNION ALL
+            SELECT * FROM (
+                SELECT due, id FROM tasks INDEXED BY tasks_open
+                WHERE lane_id = l.id AND ended_at IS NULL AND due > :due AND {where}
+                ORDER BY due, id LIMIT :limit
+            )
+        )
+    )) AS found WHERE l.open > 0
+) ORDER BY due, id LIMIT :limit)
 
 -- name: chosen_tasks
-(SELECT * FROM tasks NOT INDEXED WHERE {where} ORDER BY id DESC LIMIT ?)
+(SELECT * FROM tasks NOT INDEXED WHERE id < :before AND {where} ORDER BY id DESC LIMIT :limit)
 
 -- name: lanes
 SELECT pool, priority, "group", scale, open, (

@@ -308,6 +308,12 @@ def task_row(task: Task, lane_id: int) -> Row:
     )
 
 
+def task_values(task: Task) -> Row:
+    """Return the values that ``to_task`` makes a task of."""
+    task_id, _, *rest = task_row(task, 0)
+    return (task_id, *lane_row(task.lane), *rest)
+
+
 def to_task(row: Row) -> Task:
     """Make a task of a row of ``tasks``."""
     task_id, *lane, due, period, definition, key, submitted_by, submitted_at, ended_at = row

@@ -3,14 +3,15 @@
 Not responsible for noticing damage. The damaged file is read row by row, from both ends of its
 tables, and kept under another name; what is carried over is what keeps the promises: the
 identity that running processes have in their environment, the cursors that say what has been
-accounted for, the open runs, and the numbers that runs have been given.
+accounted for, the open runs, the tasks that have not ended (``rescue``), and the numbers that
+runs and tasks have been given.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,14 +19,14 @@ from pathlib import Path
 from crond_py.errors import LedgerError
 from crond_py.ledger.database import connect, load_queries, set_aside
 from crond_py.ledger.known import Remains
-from crond_py.ledger.records import Row, to_cursor, to_runs
+from crond_py.ledger.records import to_cursor, to_runs
+from crond_py.ledger.rescue import NONSENSE, first, last_task_id, open_tasks, rows
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, steps_of_run, to_step
-from crond_py.model import Cursor, Run
+from crond_py.model import Cursor, Run, Task
 from crond_py.ports import SetCursor
 
 _PATIENCE = timedelta(milliseconds=250)
-_NONSENSE = (sqlite3.Error, UnicodeDecodeError, ValueError, TypeError, OverflowError)
 
 _AT_ONCE = 10_000
 """How many steps are written in one go."""
@@ -49,7 +50,7 @@ def begin_in_place(
     _discard(new)
     try:
         if original is None or not _is_copied(original, new):
-            _build(new, remains, now)
+            _build(new, remains, now, _tasks(path, remains, original))
         aside = set_aside(path, now) if path.exists() else None
     except BaseException:
         _discard(new)
@@ -58,16 +59,35 @@ def begin_in_place(
     return aside
 
 
-def _build(new: Path, remains: Remains, now: datetime) -> None:
+def _build(new: Path, remains: Remains, now: datetime, tasks: Iterable[Sequence[Task]]) -> None:
     with closing(SqliteLedger.open(new, now=now, identity=remains.identity)) as ledger:
+        for part in tasks:
+            ledger.enter_tasks(part)
+        ledger.enter_tasks(remains.tasks)
         for steps in _in_parts(_steps(remains)):
             ledger.write_each(steps)
         ledger.write_each(
             [],
             applied=remains.applied,
             last_id=remains.last_id,
+            last_task_id=remains.last_task_id,
             promised=remains.promised,
         )
+
+
+def _tasks(path: Path, remains: Remains, original: SqliteLedger | None) -> Iterator[Sequence[Task]]:
+    """Yield the tasks that can be read: of the file, or of the open one that was deleted."""
+    if original is not None:
+        yield from original.rescued_tasks()
+        return
+    try:
+        connection = connect(path, "mode=rw", _PATIENCE)
+    except sqlite3.Error:
+        return
+    with closing(connection):
+        identity = first(connection, load_queries()["identity"])
+        if identity in {None, remains.identity} or not remains.identity:
+            yield from open_tasks(connection)
 
 
 def _is_copied(original: SqliteLedger, new: Path) -> bool:
@@ -146,12 +166,13 @@ def salvage(path: Path) -> Remains:
         connection = connect(path, "mode=rw", _PATIENCE)
     except sqlite3.Error:
         return Remains("", {}, [], 0, 0)
+    queries = load_queries()
     with closing(connection):
-        identity = _one(connection, "identity")
+        identity = first(connection, queries["identity"])
         last_id = max(
-            _number(_one(connection, "last_id")),
-            _number(_first(connection, "SELECT max(id) FROM runs")),
-            _number(_first(connection, "SELECT max(run_id) FROM last_attempted")),
+            _number(first(connection, queries["last_id"])),
+            _number(first(connection, "SELECT max(id) FROM runs")),
+            _number(first(connection, "SELECT max(run_id) FROM last_attempted")),
         )
         is_known = isinstance(identity, str) and identity.isalnum() and last_id > 0
         return Remains(
@@ -159,41 +180,22 @@ def salvage(path: Path) -> Remains:
             cursors=_cursors(connection),
             open_runs=_open_runs(connection) if is_known else [],
             last_id=last_id if is_known else 0,
-            applied=_number(_one(connection, "journal_applied")),
-            promised=_number(_one(connection, "promised")),
+            applied=_number(first(connection, queries["journal_applied"])),
+            promised=_number(first(connection, queries["promised"])),
+            last_task_id=last_task_id(connection),
         )
-
-
-def _one(connection: sqlite3.Connection, name: str) -> object:
-    return _first(connection, load_queries()[name])
-
-
-def _first(connection: sqlite3.Connection, statement: str) -> object:
-    """Return the first value, or None where it cannot be read."""
-    with suppress(*_NONSENSE):
-        row = connection.execute(statement).fetchone()
-        return row[0] if row else None
-    return None
 
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _rows(connection: sqlite3.Connection, statement: str, values: Iterable[object]) -> list[Row]:
-    """Return the rows up to the first that cannot be read."""
-    rows: list[Row] = []
-    with suppress(*_NONSENSE):
-        rows.extend(connection.execute(statement, tuple(values)))
-    return rows
-
-
 def _cursors(connection: sqlite3.Connection) -> Mapping[str, Cursor]:
     found: dict[str, Cursor] = {}
     statement = load_queries()["cursors"]
     for order in ("", " DESC"):
-        for row in _rows(connection, f"{statement}{order}", ()):
-            with suppress(*_NONSENSE):
+        for row in rows(connection, f"{statement}{order}", ()):
+            with suppress(*NONSENSE):
                 found[row[0]] = to_cursor(row)
     return found
 
@@ -205,8 +207,8 @@ def _open_runs(connection: sqlite3.Connection) -> list[Run]:
         "runs NOT INDEXED WHERE outcome IS NULL ORDER BY id",
     ):
         for order in ("", " DESC"):
-            rows = _rows(connection, f"SELECT id FROM {choice}{order}", ())  # noqa: S608 - ours
-            ids.update(row[0] for row in rows)
+            found = rows(connection, f"SELECT id FROM {choice}{order}", ())  # noqa: S608 - ours
+            ids.update(row[0] for row in found)
     runs = (_open_run(connection, run_id) for run_id in sorted(ids))
     return [run for run in runs if run is not None]
 
@@ -216,7 +218,7 @@ def _open_run(connection: sqlite3.Connection, run_id: int) -> Run | None:
     whole = load_queries()["runs"].format(source=load_queries()["one_run"], order="r.id")
     bare = whole.replace("LEFT JOIN attempts AS a ON", "LEFT JOIN attempts AS a ON FALSE AND")
     for statement in (whole, bare):
-        with suppress(*_NONSENSE):
+        with suppress(*NONSENSE):
             (run,) = to_runs(connection.execute(statement, [run_id]).fetchall())
             return run if run.outcome is None else None
     return None

@@ -2,7 +2,8 @@
 
 It is made when a daemon ends, and is then as good as the ledger. While a daemon is at work it is
 as old as its start; all that is taken from it then is which schedules were known, so that nothing
-that is past counts as missed a second time. The mark beside it says the rest (``mark``).
+that is past counts as missed a second time. The mark beside it says the rest (``mark``). Of the
+tasks that have not ended it has as many as a start and an end can bear to write.
 
 Not responsible for what can be read of a damaged ledger; see ``salvage``.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from crond_py.ledger.known import Remains
 from crond_py.ledger.mark import Mark
-from crond_py.ledger.records import to_cursor
+from crond_py.ledger.records import task_values, to_cursor, to_task
 from crond_py.ledger.steps import Kind, pack, steps_of_run, to_step, unpack
 from crond_py.logfields import fields
 from crond_py.model import Cursor
@@ -49,6 +50,8 @@ def write_spare(path: Path, remains: Remains, *, is_final: bool) -> None:
         "last_id": remains.last_id,
         "applied": remains.applied,
         "promised": remains.promised,
+        "last_task_id": remains.last_task_id,
+        "tasks": [task_values(task) for task in remains.tasks],
         "steps": json.loads(pack(steps)),
     }
     spare = spare_file(path)
@@ -97,7 +100,8 @@ def read_spare(path: Path, now: datetime, mark: Mark | None = None) -> Remains |
             if not is_marked:
                 cursors = [_settled(cursor, now) for cursor in cursors]
             steps = [to_step(SetCursor(cursor)) for cursor in cursors]
-            return Remains("", {}, [], 0, 0, steps=steps)
+            last_task_id = int(content.get("last_task_id", 0))
+            return Remains("", {}, [], 0, 0, steps=steps, last_task_id=last_task_id)
         return Remains(
             str(content["identity"]),
             {},
@@ -106,6 +110,8 @@ def read_spare(path: Path, now: datetime, mark: Mark | None = None) -> Remains |
             int(content["applied"]),
             int(content.get("promised", 0)),
             steps,
+            int(content.get("last_task_id", 0)),
+            [to_task(tuple(values)) for values in content.get("tasks", ())],
         )
     except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None  # none, or none that can be read

@@ -29,9 +29,10 @@ from crond_py.ledger.database import (
 )
 from crond_py.ledger.reader import Asking, open_reader
 from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
+from crond_py.ledger.rescue import open_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
-from crond_py.model import Run
+from crond_py.model import Run, Task
 from crond_py.ports import Claim, Gap, NewTask, Pruned, Submitted, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
@@ -170,6 +171,15 @@ class SqliteLedger(Asking):
             if promised:
                 self._execute("set_promised", [promised])
         return submitted
+
+    def enter_tasks(self, tasks: Sequence[Task]) -> int:
+        """Enter tasks of another ledger; return how many are new here and make sense."""
+        with self._transaction(is_synchronous=False):
+            return self._task_tables.enter(tasks)
+
+    def rescued_tasks(self) -> Iterator[list[Task]]:
+        """Yield, a part at a time, the tasks that have not ended, whatever else is damaged."""
+        return open_tasks(self._connection)
 
     def _check_in_place(self) -> None:
         if not self.is_in_place:

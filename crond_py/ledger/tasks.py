@@ -57,19 +57,22 @@ class AskingTasks:
     def tasks(self, query: TaskQuery, *, after: Position | None = None) -> list[Task]:
         """Return the tasks that are asked for; see ``ports.TaskQuery``.
 
-        Open ones can also be asked for from a position on, whichever task is there.
+        ``after`` is where to go on, whatever the query says of that and whichever task is there.
         """
+        if query.after_id is not None and after is None:
+            task = self.task(query.after_id)
+            if task is None:
+                message = f"there is no task {query.after_id} to go on from; list from the first"
+                raise UnknownNameError(message)
+            after = task.due, task.id
         limit = -1 if query.limit is None else max(0, min(query.limit, LARGEST_ID))
-        where, values = _conditions(query, after)
-        name, order = "chosen_tasks", "t.id DESC"
+        where, values = _conditions(query)
+        values |= {"limit": limit}
         if query.is_open:
-            name, order = "open_tasks", "t.due, t.id"
-        source = load_queries()[name].format(where=where)
-        found = self._tasks(source, order, [*values, limit])
-        if not found and query.after_id is not None and self.task(query.after_id) is None:
-            message = f"there is no task {query.after_id} to go on from; ask for the first again"
-            raise UnknownNameError(message)
-        return found
+            values |= _position(after)
+            return self._tasks(_source("open_tasks", where), "t.due, t.id", values)
+        values |= {"before": LARGEST_ID if after is None else after[1]}
+        return self._tasks(_source("chosen_tasks", where), "t.id DESC", values)
 
     def lanes(self) -> dict[Lane, LaneStock]:
         """Return every lane with open tasks; see ``ports.LedgerReader``."""
@@ -86,11 +89,9 @@ class AskingTasks:
         lane_id = self._lane_id(lane)
         if lane_id is None:
             return []
-        due, task_id = _BEFORE_ALL if after is None else (to_us(after[0]), after[1])
         values = {
+            **_position(after),
             "lane": lane_id,
-            "due": due,
-            "id": max(-LARGEST_ID, min(task_id, LARGEST_ID)),
             "until": LARGEST_ID if until is None else to_us(until),
             "limit": max(0, min(limit, LARGEST_ID)),
         }
@@ -118,22 +119,23 @@ class AskingTasks:
             raise damaged(self._path, f"a task makes no sense ({error})") from error
 
 
-def _conditions(query: TaskQuery, after: Position | None) -> tuple[str, list[Any]]:
+def _conditions(query: TaskQuery) -> tuple[str, dict[str, Any]]:
     """Return what a task must meet, in words of SQL, and the values that stand in them."""
     terms = ["TRUE"]
-    values: list[Any] = []
+    values: dict[str, Any] = {}
     if query.is_open is False:
         terms.append("ended_at IS NOT NULL")
     if query.submitted_by is not None:
-        terms.append("submitted_by = ?")
-        values.append(to_text(query.submitted_by))
-    if after is not None:
-        terms.append("(due, id) > (?, ?)")
-        values += [to_us(after[0]), after[1]]
-    elif query.after_id is not None:
-        term = "id < (SELECT id FROM tasks WHERE id = ?)"
-        if query.is_open:
-            term = "(due, id) > (SELECT due, id FROM tasks WHERE id = ?)"
-        terms.append(term)
-        values.append(max(-LARGEST_ID, min(query.after_id, LARGEST_ID)))
+        terms.append("submitted_by = :submitted_by")
+        values["submitted_by"] = to_text(query.submitted_by)
     return " AND ".join(terms), values
+
+
+def _source(name: str, where: str) -> str:
+    return load_queries()[name].format(where=where)
+
+
+def _position(after: Position | None) -> dict[str, int]:
+    """Return the values of a place that is itself left out; None: before all."""
+    due_us, task_id = _BEFORE_ALL if after is None else (to_us(after[0]), after[1])
+    return {"due": due_us, "id": max(-LARGEST_ID, min(task_id, LARGEST_ID))}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from crond_py.errors import LedgerError
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.model import Attempt, Cursor, Outcome
-from crond_py.ports import LedgerReader, RunQuery, SetAttempt, SetCursor
-from tests.support.ledgers import T0, at, attempted, enter, finish
+from crond_py.ports import LedgerReader, RunQuery, SetAttempt, SetCursor, SetTask, TaskQuery
+from tests.support.ledgers import T0, at, attempted, claim, enter, finish, hand_in, new_task
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -33,6 +33,8 @@ def _sound() -> tuple[bytes, bytes, bytes]:
             ids = enter(ledger, *[attempted(f"job-{job}", at(number)) for job in range(8)])
             ledger.write([finish(run_id, at(number)) for run_id in ids[2:]], durable=False)
             ledger.write([SetCursor(Cursor(f"job-{number}", "f", 0, T0, T0))], durable=True)
+            task_ids = hand_in(ledger, *[new_task(at(n), key=f"{number}-{n}") for n in range(9)])
+            ledger.write([SetTask(task_id, T0, at(9)) for task_id in task_ids[:3]], durable=False)
             if number == 6:
                 ledger._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         wal, shm = (Path(f"{path}{suffix}").read_bytes() for suffix in SUFFIXES[1:])
@@ -48,12 +50,20 @@ def _ask(reader: LedgerReader) -> None:
     reader.open_runs()
     reader.last_runs()
     reader.cursors()
+    reader.task(1)
+    reader.tasks(TaskQuery(limit=None))
+    reader.tasks(TaskQuery(is_open=None, limit=None))
+    for lane in reader.lanes():
+        reader.tasks_due(lane, after=(at(5), 1), until=at(7), limit=9)
 
 
 def _write(ledger: SqliteLedger) -> None:
     ids = enter(ledger, *[attempted(f"job-{job}", at(99)) for job in range(8)])
     ledger.write([SetAttempt(ids[0], Attempt(2, T0)), finish(ids[1], at(99))], durable=True)
     ledger.prune("job-1", keep_runs=1, older_than=at(5), limit=9)
+    ledger.submit([new_task(), new_task(key="1-1")], T0)
+    ledger.write([claim("task:2"), SetTask(2, at(9))], durable=True)
+    ledger.prune_tasks(older_than=at(99), limit=9)
 
 
 def _use(path: Path) -> None:

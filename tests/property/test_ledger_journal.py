@@ -13,10 +13,11 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from hypothesis import Phase, settings
@@ -33,13 +34,34 @@ from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.model import Cursor, Run
-from crond_py.ports import Claim, Ledger, LedgerReader, RunQuery, SetCursor, Write
-from tests.property.test_ledger_twins import JOBS, QUERIES, WRITES
+from crond_py.model import Cursor, Lane, Run, Task
+from crond_py.ports import (
+    Claim,
+    LaneStock,
+    Ledger,
+    LedgerReader,
+    NewTask,
+    RunQuery,
+    SetCursor,
+    TaskQuery,
+    Write,
+)
+from tests.property.test_ledger_twins import (
+    DUE_TASKS,
+    INSTANTS,
+    JOBS,
+    NEW_TASKS,
+    QUERIES,
+    TASK_QUERIES,
+    WRITES,
+)
 from tests.support.clock import FakeClock
 from tests.support.ledgers import at
 
-State_ = tuple[list[Run], dict[str, Cursor], list[Run], dict[str, Run]]
+State_ = tuple[
+    list[Run], dict[str, Cursor], list[Run], dict[str, Run], list[Task], dict[Lane, LaneStock]
+]
+ALL_TASKS = TaskQuery(is_open=None, limit=None)
 
 
 HEAD_BYTES = 20
@@ -96,6 +118,7 @@ class Fate:
     def rules(self) -> Iterator[None]:
         """Be in charge of what happens to the files."""
         write, write_each = SqliteLedger.write, SqliteLedger.write_each
+        submit = SqliteLedger.submit
 
         def fated(real: Callable[..., object]) -> Callable[..., object]:
             def call(ledger: SqliteLedger, *args: object, **options: object) -> object:
@@ -115,6 +138,7 @@ class Fate:
         with (
             mock.patch.object(SqliteLedger, "write", fated(write)),
             mock.patch.object(SqliteLedger, "write_each", fated(write_each)),
+            mock.patch.object(SqliteLedger, "submit", fated(submit)),
             mock.patch.object(journal_module, "_write", self.write),
             mock.patch.object(Journal, "_wipe", wipe),
             mock.patch.object(aside_module, "AT_ONCE", 2),
@@ -126,7 +150,8 @@ class Fate:
 
 def _state(reader: LedgerReader) -> State_:
     runs = reader.runs(RunQuery(limit=None))
-    return runs, reader.cursors(), reader.open_runs(), reader.last_runs()
+    tasks = reader.tasks(ALL_TASKS)
+    return runs, reader.cursors(), reader.open_runs(), reader.last_runs(), tasks, reader.lanes()
 
 
 def _one_by_one(ledger: MemoryLedger, writes: Sequence[Write]) -> list[int | None]:
@@ -242,6 +267,25 @@ class Journaled(RuleBasedStateMachine):
             return
         assert pruned == prune(self.calm)
 
+    @rule(tasks=st.lists(NEW_TASKS, min_size=1, max_size=3))
+    def submit(self, tasks: list[NewTask]) -> None:
+        """Hand in the same to both; while there is trouble, to none."""
+        try:
+            answers = self.real.submit(tasks, at(20))
+        except LedgerError:
+            assert self.real.settles_in is not None
+            return
+        assert answers == self.calm.submit(tasks, at(20))
+
+    @rule(older_than=INSTANTS)
+    def prune_tasks(self, older_than: datetime) -> None:
+        """Prune the tasks of both, or of none."""
+        try:
+            pruned = self.real.prune_tasks(older_than=older_than, limit=2)
+        except LedgerError:
+            return
+        assert pruned == self.calm.prune_tasks(older_than=older_than, limit=2)
+
     @precondition(lambda self: self.real.settles_in is None and self.other is None)
     @rule(writes=st.lists(WRITES, min_size=1, max_size=3))
     def damage(self, writes: list[Write]) -> None:
@@ -250,7 +294,12 @@ class Journaled(RuleBasedStateMachine):
         ids = self.real.write(writes, durable=True)
         calm = self.calm
         self.calm = MemoryLedger.holding(
-            calm.identity, calm.open_runs(), calm.cursors(), calm.last_id
+            calm.identity,
+            calm.open_runs(),
+            calm.cursors(),
+            calm.last_id,
+            tasks=calm.tasks(TaskQuery(limit=None)),
+            last_task_id=calm.last_task_id,
         )
         assert ids == _one_by_one(self.calm, writes)
         assert len(self.real.troubles) == 1
@@ -280,6 +329,23 @@ class Journaled(RuleBasedStateMachine):
         else:
             _one_by_one(self.calm, writes)
             self._restart()
+
+    @rule(tasks=st.lists(NEW_TASKS, min_size=1, max_size=2), steps=st.integers(0, 2))
+    def killed_while_submitting(self, tasks: list[NewTask], steps: int) -> None:
+        """Kill the process at some step of handing in: all of the tasks are there, or none."""
+
+        def submit() -> None:
+            with suppress(LedgerError):
+                self.real.submit(tasks, at(20))
+
+        self._live(steps, submit)
+        before = self.calm.tasks(ALL_TASKS)
+        self._die()
+        self.fate.is_full = False
+        with closing(self._open()) as ledger:
+            if ledger.tasks(ALL_TASKS) != before:
+                self.calm.submit(tasks, at(20))
+        self._restart()
 
     @rule(steps=st.integers(0, 3))
     def killed_while_settling(self, steps: int) -> None:
@@ -352,6 +418,8 @@ class Journaled(RuleBasedStateMachine):
             calm.runs(RunQuery(limit=None)),
             calm.cursors(),
             _last_id(self.real),
+            tasks=calm.tasks(ALL_TASKS),
+            last_task_id=calm.last_task_id,
         )
 
     # --- answers --------------------------------------------------------------------------
@@ -367,12 +435,24 @@ class Journaled(RuleBasedStateMachine):
                 answers.append([])
         assert answers[0] == answers[1]
 
+    @rule(query=TASK_QUERIES, due=DUE_TASKS)
+    def ask_for_tasks(self, query: TaskQuery, due: dict[str, Any]) -> None:
+        """List the same tasks."""
+        answers = []
+        for ledger in (self.real, self.calm):
+            try:
+                answers.append((ledger.tasks(query), ledger.tasks_due(**due)))
+            except LookupError:
+                answers.append(([], ledger.tasks_due(**due)))
+        assert answers[0] == answers[1]
+
     @invariant()
     def same_answers(self) -> None:
         """Compare every other answer."""
         assert _state(self.real) == _state(self.calm)
         assert self.real.identity == self.calm.identity
         assert [self.real.run(n) for n in (1, 5)] == [self.calm.run(n) for n in (1, 5)]
+        assert [self.real.task(n) for n in (1, 5)] == [self.calm.task(n) for n in (1, 5)]
 
     def teardown(self) -> None:
         """Let go of the files."""

@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -16,23 +17,27 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from crond_py.errors import LedgerError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, Exit, Lane, Outcome, Run, Scale, State, Task
 from crond_py.ports import (
     Claim,
     Ledger,
     LedgerReader,
+    NewTask,
     RunQuery,
     SetAttempt,
     SetCursor,
     SetRun,
+    SetTask,
+    TaskQuery,
     Write,
 )
-from tests.support.ledgers import T0, at
+from tests.support.ledgers import LANE, T0, at
 
-State_ = tuple[list[Run], dict[str, Cursor]]
+State_ = tuple[list[Run], dict[str, Cursor], list[Task]]
 
-JOBS = st.sampled_from(["a", "b", "ä"])
+JOBS = st.sampled_from(["a", "b", "ä", "task:1", "task:3"])
 RUN_IDS = st.integers(1, 12)  # mostly there, sometimes not
+TASK_IDS = st.integers(1, 6)
 INSTANTS = st.integers(-3, 12).map(at)
 MAYBE_INSTANTS = st.none() | INSTANTS
 OUTCOMES = st.sampled_from(Outcome)
@@ -93,6 +98,34 @@ WRITES: st.SearchStrategy[Write] = st.one_of(
     SET_RUNS,
     st.builds(SetAttempt, RUN_IDS, ATTEMPTS),
     st.builds(SetCursor, CURSORS),
+    st.builds(SetTask, TASK_IDS, INSTANTS),
+    st.builds(SetTask, TASK_IDS, INSTANTS, ended_at=INSTANTS),
+)
+LANES = st.sampled_from([LANE, Lane("batch", 1, "bob"), Lane("default", 0, "bob", Scale.STEADY)])
+NEW_TASKS = st.builds(
+    NewTask,
+    lane=LANES,
+    due=INSTANTS,
+    definition=st.just("{}"),
+    submitted_by=st.sampled_from(["bob", "eve"]),
+    period=st.sampled_from([None, None, timedelta(seconds=3)]),
+    key=st.sampled_from([None, None, None, "k", "l"]),
+)
+TASK_QUERIES = st.builds(
+    TaskQuery,
+    is_open=st.sampled_from([True, False, None]),
+    submitted_by=st.sampled_from([None, "bob", "eve"]),
+    limit=st.none() | st.integers(0, 4),
+    after_id=st.none() | TASK_IDS,
+)
+BAD_TASK = NewTask(LANE, T0, "{}", "bob", timedelta(0))
+DUE_TASKS = st.fixed_dictionaries(
+    {
+        "lane": LANES,
+        "after": st.none() | st.tuples(INSTANTS, TASK_IDS),
+        "until": MAYBE_INSTANTS,
+        "limit": st.integers(0, 4),
+    }
 )
 QUERIES = st.builds(
     RunQuery,
@@ -115,7 +148,8 @@ def _outcome_of(call: Callable[[], object]) -> object:
 
 
 def _state(reader: LedgerReader) -> State_:
-    return reader.runs(RunQuery(limit=None)), reader.cursors()
+    tasks = reader.tasks(TaskQuery(is_open=None, limit=None))
+    return reader.runs(RunQuery(limit=None)), reader.cursors(), tasks
 
 
 class Twins(RuleBasedStateMachine):
@@ -173,6 +207,20 @@ class Twins(RuleBasedStateMachine):
         )
         self._committed(durable=False)
 
+    @rule(tasks=st.lists(NEW_TASKS, max_size=4), bad=st.sampled_from([None, None, None, BAD_TASK]))
+    def submit(self, tasks: list[NewTask], bad: NewTask | None) -> None:
+        """Hand in the same to both."""
+        wanted = tasks if bad is None else [*tasks, bad]
+        result = self._both(lambda ledger: ledger.submit(wanted, at(20)))
+        if isinstance(result, list) and wanted:
+            self._committed(durable=True)
+
+    @rule(older_than=INSTANTS, limit=st.integers(0, 3))
+    def prune_tasks(self, older_than: datetime, limit: int) -> None:
+        """Prune the tasks of both."""
+        self._both(lambda ledger: ledger.prune_tasks(older_than=older_than, limit=limit))
+        self._committed(durable=False)
+
     def _committed(self, *, durable: bool) -> None:
         if durable:
             self._synced()
@@ -216,6 +264,12 @@ class Twins(RuleBasedStateMachine):
         """List the same."""
         self._both(lambda ledger: ledger.runs(query))
 
+    @rule(query=TASK_QUERIES, due=DUE_TASKS)
+    def ask_for_tasks(self, query: TaskQuery, due: dict[str, Any]) -> None:
+        """List the same tasks."""
+        self._both(lambda ledger: ledger.tasks(query))
+        self._both(lambda ledger: ledger.tasks_due(**due))
+
     @invariant()
     def same_answers(self) -> None:
         """Compare every other answer."""
@@ -223,6 +277,7 @@ class Twins(RuleBasedStateMachine):
             self._both(lambda ledger, run_id=run_id: ledger.run(run_id))  # type: ignore[misc]
         self._both(_state)
         self._both(lambda ledger: (ledger.identity, ledger.open_runs(), ledger.last_runs()))
+        self._both(lambda ledger: (ledger.lanes(), ledger.task(1), ledger.task(5)))
 
     @rule()
     def look_on(self) -> None:
