@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crond_py.crontab.model import Job
-from crond_py.model import OutputMode, Run
+from crond_py.model import OutputMode, Run, task_id_of
 from crond_py.ports import AttemptKey, OutputSpec, ProcessSpec
 from crond_py.runner.environment import build_environment, command_argv, run_tag
 from crond_py.runner.output import output_path, run_of
@@ -37,6 +37,7 @@ class Launchpad:
             job=job.name,
             limit_bytes=job.output_limit,
             mode=job.output,
+            drops_empty=task_id_of(job.name) is not None,
         )
         return ProcessSpec(
             key=AttemptKey(run.id, attempt),

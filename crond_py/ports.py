@@ -357,13 +357,15 @@ class OutputSpec:
     """What becomes of an attempt's standard output and error: they are appended to ``path``.
 
     Of more than ``limit_bytes`` the beginning and the end are kept; None: no limit. With the mode
-    ``stream`` or ``journal`` each line is passed on as well, under the job's name.
+    ``stream`` or ``journal`` each line is passed on as well, under the job's name. With
+    ``drops_empty`` there is no file any more of an attempt that has ended and printed nothing.
     """
 
     path: Path
     job: str = ""
     limit_bytes: int | None = None
     mode: OutputMode = OutputMode.FILE
+    drops_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,10 @@ class Keeper:
         Call it before the end of its process can be told.
         """
         output = spec.output
-        if output is None or (output.limit_bytes is None and output.mode is OutputMode.FILE):
+        if output is None:
+            return
+        is_left_alone = output.limit_bytes is None and not output.drops_empty
+        if is_left_alone and output.mode is OutputMode.FILE:
             return
         sink = self._sinks.get(output.mode)
         passer = None

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from crond_py.model import task_id_of
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, read_on
 
@@ -30,6 +31,7 @@ MOST_STRETCHES: Final = 1 << 16
 """How many stretches of data between holes are looked back at."""
 
 _DIRECTORY = "output"
+_OF_TASKS = ":tasks"  # a colon in a job's name is quoted
 _SUFFIX = ".log"
 _BESIDE = ".new"
 _EARLIER = ".earlier"
@@ -42,7 +44,8 @@ _MOST_DIGITS = 20
 def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
     """Return where an attempt's output lies: ``output/JOB/RUN-ATTEMPT.log``.
 
-    Two jobs never share a directory, and none lies outside of ``output``, whatever their names.
+    Two jobs never share a directory, and none lies outside of ``output``, whatever their names;
+    but all submitted tasks, of which each may run but once, have one together.
     """
     return state_dir / _DIRECTORY / _file_name(job) / f"{run_id}-{attempt}{_SUFFIX}"
 
@@ -97,6 +100,8 @@ def _earlier(path: Path) -> Path:
 
 
 def _file_name(job: str) -> str:
+    if task_id_of(job) is not None:
+        return _OF_TASKS
     name = quote(job, safe="", errors="surrogatepass")
     if name.startswith(".") or not name:
         name = "%2E" + name[1:]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from crond_py.model import task_id_of
 from crond_py.ports import KeptOutputs
 from crond_py.runner.holes import has_writer
 from crond_py.runner.output import is_aside, open_to_read, output_path, remove_outputs, run_of
@@ -55,7 +56,12 @@ class Quota:
         self._beyond: dict[str, frozenset[int]] = {}
 
     def note(self, kept: KeptOutputs) -> None:
-        """Note that a run of a job has ended, and have its outputs looked at where it is time."""
+        """Note that a run of a job has ended, and have its outputs looked at where it is time.
+
+        Those of tasks lie all together, and are not bounded.
+        """
+        if task_id_of(kept.job) is not None:
+            return
         left = self._runs_until_look.get(kept.job, 1) - 1
         # The look itself, which comes later, says how many runs it is until the next.
         self._runs_until_look[kept.job] = left if left > 0 else SHARE

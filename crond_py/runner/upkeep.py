@@ -317,6 +317,9 @@ class Upkeep:
         is_over = limit is not None and kept.size > limit + ROOM_BYTES
         if limit is not None and is_over and (is_complete or not self._can_punch):
             self._compactor.put(kept.output.path, limit)
+        # It is complete, but may have grown since its size was looked at.
+        elif is_complete and kept.output.drops_empty and not kept.output.path.lstat().st_size:
+            kept.output.path.unlink()
         self._forget(kept)
 
     def _forget(self, kept: Kept) -> None:

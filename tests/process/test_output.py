@@ -50,7 +50,15 @@ def test_no_two_jobs_share_a_directory(first: str, second: str) -> None:
     assert len(one) <= 200
     # "" cannot be a job's name; it falls together with ".".
     if {first, second} != {"", "."}:
-        assert (one == two) == (first == second)
+        assert (one == two) == (first == second) or {one, two} == {":tasks"}
+
+
+def test_all_tasks_share_a_directory_that_no_job_has() -> None:
+    """A million tasks that ran once leave no million directories; only they are there."""
+    one, other = (output_path(STATE, f"task:{number}", 7, 1) for number in (1, 999_999))
+    assert one == other == STATE / "output" / ":tasks" / "7-1.log"
+    for job in ("tasks", ":tasks", "task:", "task:x", "task:1x", "%3Atasks"):
+        assert output_path(STATE, job, 7, 1) != one
 
 
 def test_files_are_private(tmp_path: Path) -> None:

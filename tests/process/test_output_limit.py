@@ -9,6 +9,7 @@ import select
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from crond_py.runner.output import read_output, read_output_bytes
 from crond_py.runner.upkeep import Kept, Upkeep
 from tests.process.conftest import PATIENCE_S, Harness
 
+DELETED = 0x200  # IN_DELETE of inotify(7)
 LIMIT = 100_000
 NUMBERS = b"".join(b"%d\n" % number for number in range(1, 100_001))  # what seq prints
 SHORTENED = (
@@ -59,6 +61,15 @@ def compacted(tmp_path: Path) -> Iterator[Changes]:
     """Tell when a file of the output directory is replaced."""
     (tmp_path / "output").mkdir()
     changes = Changes(tmp_path / "output", MOVED_IN)
+    yield changes
+    changes.close()
+
+
+@pytest.fixture
+def removed(tmp_path: Path) -> Iterator[Changes]:
+    """Tell when a file of the output directory is removed."""
+    (tmp_path / "output").mkdir()
+    changes = Changes(tmp_path / "output", DELETED)
     yield changes
     changes.close()
 
@@ -173,6 +184,35 @@ def test_a_silent_process_left_behind_is_waited_for(
     gate.write_text("go\n")
     compacted.wait()
     assert output.path.read_bytes() == SHORTENED
+
+
+@pytest.mark.parametrize("limit", [LIMIT, None])
+def test_an_empty_output_that_is_not_kept_is_removed(
+    harness: Harness, removed: Changes, limit: int | None
+) -> None:
+    """What has printed nothing leaves no file behind; a byte is enough to keep it."""
+    output = replace(output_of(harness, limit), drops_empty=True)
+    other = replace(output, path=output.path.with_name("2-1.log"))
+    assert harness.run("printf x", output=other).exit.code == 0
+    assert harness.run("true", output=output).exit.code == 0
+    removed.wait()
+    assert [path.name for path in output.path.parent.iterdir()] == ["2-1.log"]
+
+
+def test_an_empty_output_is_kept_for_what_can_still_write(
+    harness: Harness, removed: Changes
+) -> None:
+    """A process that is left behind finds its file; only when it has gone, too, is it empty."""
+    gate = harness.fifo("gate")
+    output = replace(output_of(harness), drops_empty=True)
+    assert harness.run(f"setsid sh -c 'read x <{gate}' & exit 0", output=output).exit.code == 0
+    other = replace(output, path=output.path.with_name("2-1.log"))
+    assert harness.run("true", output=other).exit.code == 0
+    removed.wait()
+    assert [path.name for path in output.path.parent.iterdir()] == ["1-1.log"]
+    gate.write_text("go\n")
+    removed.wait()
+    assert list(output.path.parent.iterdir()) == []
 
 
 def test_a_flood_of_what_is_left_behind_is_bounded(harness: Harness) -> None:

@@ -205,3 +205,13 @@ def test_looks_do_not_pile_up(quota: Quota, background: Background, tmp_path: Pa
     for _ in range(SHARE * 3):
         quota.note(KeptOutputs("backup", 10, frozenset(), newest=0))
     assert len(background.work) <= 4
+
+
+def test_outputs_of_tasks_are_let_be(tmp_path: Path, quota: Quota, background: Background) -> None:
+    """They lie together: no bound of one task is one of all."""
+    path = output_path(tmp_path, "task:17", 1, 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 5000)
+    quota.note(KeptOutputs("task:18", 4096, frozenset(), 9))
+    assert background.run() == 0
+    assert path.exists()

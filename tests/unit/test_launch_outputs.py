@@ -12,7 +12,9 @@ from crond_py.runner.output import output_path
 STATE = Path("/here/state")
 
 
-@pytest.mark.parametrize("job", ["backup", "with space/and slash", ".hidden", "..", "ü" * 100])
+@pytest.mark.parametrize(
+    "job", ["backup", "with space/and slash", ".hidden", "..", "ü" * 100, "task:17"]
+)
 @pytest.mark.parametrize("then", ["/here/state", "/elsewhere/state", "relative", "/"])
 def test_what_was_recorded_elsewhere_lies_here(job: str, then: str) -> None:
     """A state directory that was copied or moved has its outputs where it is now."""
