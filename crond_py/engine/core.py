@@ -26,6 +26,7 @@ from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.status import job_status, pool_status
 from crond_py.engine.stopping import Stopper
+from crond_py.engine.task_ends import TaskEnds
 from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import fields, log
 from crond_py.engine.view import Cancelled, EngineStatus
@@ -72,6 +73,7 @@ class Core:
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
         self._chains = Chains(parts, register, self._admitter, ledger)
         self._tasks = Tasks(parts, register, self._admitter, self._agenda, ledger)
+        self.task_ends = TaskEnds(parts.outbox, register, ledger)
         register.enter_task = self._tasks.enter
         register.on_outcome = self._concluded
         self._ledger_trouble = ""
@@ -325,7 +327,9 @@ class Core:
 
     def _concluded(self, conclusion: Conclusion) -> None:
         if task_id_of(conclusion.job) is not None:
-            self._retention.note_task(self._parts.timekeeper.now())
+            state = self._register.tasks.get(conclusion.job)
+            self._retention.note_task(state, self._parts.timekeeper.now())
+            self.task_ends.concluded(conclusion.job)
             return
         self._retention.note_row(conclusion.job, self._parts.timekeeper.now())
         self._chains.concluded(conclusion)

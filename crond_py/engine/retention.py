@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from crond_py.clock import to_ns
-from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.crontab.model import EveryTrigger, Job, StartupTrigger
 from crond_py.engine.records import JobState
 from crond_py.engine.telling import fields, log
 from crond_py.errors import LedgerError
@@ -55,6 +55,7 @@ class Retention:
         self._new_rows: dict[str, int] = {}
         self._looked_at: dict[str, datetime] = {}
         self._ripe: dict[str, None] = {}
+        self._ripe_tasks: dict[str, Job] = {}
         self._keep_tasks_for: timedelta | None = None
         self._task_rows = 0
         self._tasks_looked_at = now
@@ -63,19 +64,31 @@ class Retention:
     def note_row(self, job: str, now: datetime) -> None:
         """Count a row that has come to a job."""
         self._grown[job] = None
-        rows = self._new_rows[job] = self._new_rows.get(job, 0) + 1
-        if rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY:
+        if self._is_ripe(job, now):
             self._ripe[job] = None
+
+    def _is_ripe(self, job: str, now: datetime) -> bool:
+        """Count a row; tell whether so many have come, or it is so long ago, that it is time."""
+        rows = self._new_rows[job] = self._new_rows.get(job, 0) + 1
+        return rows >= OFTEN or abs(now - self._looked_at.get(job, self._began)) >= RARELY
 
     def set_task_bound(self, keep_for: timedelta | None) -> None:
         """Set how long tasks are remembered that have ended; None: for ever."""
         self._keep_tasks_for = keep_for
 
-    def note_task(self, now: datetime) -> None:
-        """Count a row that has come to a task. They are looked at all together."""
+    def note_task(self, state: JobState | None, now: datetime) -> None:
+        """Count a row that has come to a task.
+
+        Those that have ended are looked at all together; one that comes again and again, as long as
+        it is there, like a job.
+        """
         self._task_rows += 1
         if self._task_rows >= OFTEN or abs(now - self._tasks_looked_at) >= RARELY:
             self._are_tasks_ripe = True
+        if state is not None and isinstance(state.job.trigger, EveryTrigger):
+            job = state.job
+            if self._is_ripe(job.name, now):
+                self._ripe_tasks[job.name] = job
 
     def clock_was_set(self, now_ns: int) -> None:
         """Forget nothing for its age for a while: the clock may be wrong, and set again."""
@@ -97,18 +110,18 @@ class Retention:
         self._grown.clear()
         if self._are_tasks_ripe and is_trusted:
             self._sweep_tasks(now)
-        for name in list(islice(self._ripe, A_BATCH)):
-            state = states.get(name)
+        jobs = {name: _job_of(states, name) for name in islice(self._ripe, A_BATCH)}
+        jobs |= dict(islice(self._ripe_tasks.items(), A_BATCH))
+        for name, job in jobs.items():
             try:
-                is_done = self._prune(
-                    state.job if state is not None else _removed(name), now if is_trusted else None
-                )
+                is_done = self._prune(job, now if is_trusted else None)
             except LedgerError as error:
                 # Its turn comes again; that the ledger is in trouble is said by who writes.
                 log.debug("old runs not deleted", extra=fields(job=name, reason=str(error)))
                 return
             if is_done:
-                del self._ripe[name]
+                self._ripe.pop(name, None)
+                self._ripe_tasks.pop(name, None)
                 self._new_rows.pop(name, None)
                 self._looked_at[name] = now
 
@@ -153,9 +166,10 @@ class Retention:
             self._remove_outputs(outputs)
 
 
-def _removed(name: str) -> Job:
-    """Return a job that is in no crontab any more: what is kept of it is what the defaults say."""
-    return Job(name, StartupTrigger(), command=())
+def _job_of(states: Mapping[str, JobState], name: str) -> Job:
+    """Return a job; of one in no crontab any more is kept what the built-in defaults say."""
+    state = states.get(name)
+    return state.job if state is not None else Job(name, StartupTrigger(), command=())
 
 
 def _before(now: datetime, span: timedelta | None) -> datetime | None:

@@ -143,6 +143,17 @@ class Engine:
             self._ask(lambda core: core.forget_end(run_id, callback))
             return outcome.result(0) if outcome.done() else None
 
+    def wait_task(self, task_id: int, timeout: timedelta) -> tuple[bool, Run | None]:
+        """Wait until a task is over; return whether it is, and then the newest of its runs."""
+        ended: Future[Run | None] = Future()
+        callback = ended.set_result
+        self._ask(lambda core: core.task_ends.wait(task_id, callback))
+        try:
+            return True, ended.result(timeout.total_seconds())
+        except TimeoutError:
+            self._ask(lambda core: core.task_ends.forget(task_id, callback))
+            return ended.done(), ended.result(0) if ended.done() else None
+
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force."""
         self._ask(lambda core: core.reload(crontab))
