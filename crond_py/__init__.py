@@ -4,6 +4,7 @@ A map of the package; imports go down only.
 
     cli/            the commands: the only place where typer and rich live
     service         puts the daemon together, starts and stops its parts, deals with signals
+    client          the Python API for submitted tasks of a running daemon
     daemonize       goes to the background; pidfile, sdnotify: tell others about the daemon
     logs/           what the daemon says, and where to
     launch          from a run to the process to start
@@ -35,7 +36,18 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crond_py.errors import PycronError, ScheduleError, SchedulerShutdownError, UsageError
+    from crond_py.client import Client, StoredTask
+    from crond_py.control.protocol import SubmittedTask
+    from crond_py.errors import (
+        DaemonNotRunningError,
+        PycronError,
+        ScheduleError,
+        SchedulerShutdownError,
+        TaskRefusedError,
+        UnknownNameError,
+        UsageError,
+    )
+    from crond_py.model import Outcome, Run
     from crond_py.schedule import parse_schedule
     from crond_py.scheduler import (
         EveryMode,
@@ -48,22 +60,38 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Client",
+    "DaemonNotRunningError",
     "EveryMode",
     "Missed",
+    "Outcome",
     "Overlap",
     "PycronError",
     "Retry",
+    "Run",
     "ScheduleError",
     "Scheduler",
     "SchedulerShutdownError",
+    "StoredTask",
+    "SubmittedTask",
     "Task",
+    "TaskRefusedError",
     "TaskState",
+    "UnknownNameError",
     "UsageError",
     "__version__",
     "parse_schedule",
 ]
 
 _HOMES = {
+    "Client": "crond_py.client",
+    "StoredTask": "crond_py.client",
+    "SubmittedTask": "crond_py.control.protocol",
+    "Outcome": "crond_py.model",
+    "Run": "crond_py.model",
+    "DaemonNotRunningError": "crond_py.errors",
+    "TaskRefusedError": "crond_py.errors",
+    "UnknownNameError": "crond_py.errors",
     "EveryMode": "crond_py.model",
     "Missed": "crond_py.model",
     "Overlap": "crond_py.model",

@@ -15,7 +15,13 @@ from typer.main import get_command
 import crond_py
 from crond_py.cli import say
 from crond_py.cli.options import TextValues
-from crond_py.errors import CrontabError, PycronError, UnknownNameError, UsageError
+from crond_py.errors import (
+    CrontabError,
+    PycronError,
+    TaskRefusedError,
+    UnknownNameError,
+    UsageError,
+)
 
 _COMMANDS: Final = {
     "run": "crond_py.cli.run",
@@ -29,6 +35,11 @@ _COMMANDS: Final = {
     "exec": "crond_py.cli.exec",
     "env": "crond_py.cli.env",
     "trigger": "crond_py.cli.trigger",
+    "at": "crond_py.cli.at",
+    "in": "crond_py.cli.after_a_while",
+    "every": "crond_py.cli.every",
+    "submit": "crond_py.cli.submit",
+    "tasks": "crond_py.cli.tasks",
     "cancel": "crond_py.cli.cancel",
     "reload": "crond_py.cli.reload",
     "stop": "crond_py.cli.stop",
@@ -130,12 +141,16 @@ def run_app(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _explain(error: BaseException) -> int:  # noqa: PLR0911 - one way out for each kind
+def _explain(error: BaseException) -> int:  # noqa: C901, PLR0911 - one way out for each kind
     """Say what has happened, on standard error, and return the exit code for it."""
     match error:
         case CrontabError(faults=faults):
             for fault in faults:
                 say.error_line(str(fault))  # as it is: editors know FILE:LINE: at the beginning
+            return error.exit_code
+        case TaskRefusedError(faults=faults):
+            for fault in faults:
+                (say.error_line if fault.path else say.note)(str(fault))
             return error.exit_code
         case PycronError():
             say.note(str(error))

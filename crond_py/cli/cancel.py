@@ -16,13 +16,13 @@ from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, pl
 from crond_py.cli.records import standing
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
-from crond_py.control.protocol import CancelJob, CancelRun
+from crond_py.control.protocol import CancelJob, CancelRun, CancelTask
 from crond_py.engine.view import Cancelled
 from crond_py.errors import PycronError, UnknownNameError
-from crond_py.model import Outcome, Run, State
+from crond_py.model import Outcome, Run, State, task_id_of
 from crond_py.schedule import format_duration
 
-EXAMPLES = ("pycron cancel 4711", "pycron cancel backup")
+EXAMPLES = ("pycron cancel 4711", "pycron cancel backup", "pycron cancel task:17")
 
 _AFTER_KILL: Final = timedelta(seconds=10)
 """How long a tree that was killed may take to be gone, where nobody says how long to wait."""
@@ -38,7 +38,7 @@ _WAS: Final[dict[str, str]] = {
 class _End:
     """What has become of a run that was cancelled; ``run`` None: it was still ending.
 
-    ``left`` says what of its tree could not be ended.
+    ``left`` says what of its tree could not be ended. What of a task was still to come has no run.
     """
 
     item: Cancelled
@@ -49,14 +49,25 @@ class _End:
     @property
     def is_over(self) -> bool:
         """Whether nothing of it is left."""
-        return self.run is not None and not self.left
+        return self.was_to_come or (self.run is not None and not self.left)
+
+    @property
+    def was_to_come(self) -> bool:
+        """Whether it was not a run yet, but the next one of a task."""
+        return not self.item.run_id
+
+    @property
+    def subject(self) -> str:
+        """What it is the end of."""
+        return self.item.job if self.was_to_come else f"run {self.item.run_id} of {self.item.job}"
 
 
 def command(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="RUN|JOB", help="The number of a run, or the name of a job.",
+            metavar="RUN|JOB|TASK",
+            help="The number of a run, or the name of a job or a task (task:17).",
             autocompletion=complete_job,
         ),
     ],
@@ -67,12 +78,12 @@ def command(
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """End a run, or every run of a job.
+    """End a run, or every run of a job or a task.
 
-    All processes of the run get SIGTERM and, after the job's kill_after, SIGKILL. It is waited for
-    until they have ended, if need be for ten seconds more than kill_after; Ctrl-C ends the waiting
-    and not the cancel. The exit code is 1 if something is still alive then, or there was nothing
-    to end.
+    Of a task nothing more is due then, either. All processes of the run get SIGTERM and, after the
+    job's kill_after, SIGKILL. It is waited for until they have ended, if need be for ten seconds
+    more than kill_after; Ctrl-C ends the waiting and not the cancel. The exit code is 1 if
+    something is still alive then, or there was nothing to end.
     """
     patience = read_patience(timeout)
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
@@ -96,6 +107,8 @@ def command(
 def _cancel(conversation: Conversation, target: str) -> Sequence[Cancelled]:
     if is_run_id(target):
         return conversation.call(CancelRun(int(target))).runs
+    if (task := task_id_of(target)) is not None:
+        return conversation.call(CancelTask(task)).runs
     try:
         return conversation.call(CancelJob(target)).runs
     except UnknownNameError as error:
@@ -111,7 +124,7 @@ def _wait(
     is_brief: bool,
 ) -> _End:
     """Wait for what a run has become; ``is_brief``: only where that takes no time."""
-    if is_brief and item.ending:
+    if not item.run_id or (is_brief and item.ending):
         return _End(item, None, watch.elapsed())
     limit = item.kill_after + _AFTER_KILL if patience is None else patience
     run = wait_for(conversation, item.run_id, limit, watch)
@@ -130,7 +143,7 @@ def _tell(ends: Sequence[_End], *, is_wanted: bool, as_json: bool) -> None:
     if as_json:
         say.out_json([_record(end) for end in ends])
     for end in ends:
-        sentence = f"run {end.item.run_id} of {end.item.job}: {_became(end, is_wanted=is_wanted)}"
+        sentence = f"{end.subject}: {_became(end, is_wanted=is_wanted)}"
         if is_wanted and not end.is_over:
             say.note(sentence)
         elif not as_json:
@@ -139,6 +152,8 @@ def _tell(ends: Sequence[_End], *, is_wanted: bool, as_json: bool) -> None:
 
 def _became(end: _End, *, is_wanted: bool) -> str:
     item, run = end.item, end.run
+    if end.was_to_come:
+        return "cancelled, nothing more of it is to come"
     if run is None:
         return _still_ending(end) if is_wanted else f"told to end{_kill(item.kill_after)}"
     if run.outcome is not Outcome.CANCELLED:
@@ -174,11 +189,11 @@ def _rounded(span: timedelta) -> str:
 def _record(end: _End) -> dict[str, Any]:
     run = end.run
     return {
-        "run": end.item.run_id,
+        "run": end.item.run_id or None,
         "job": end.item.job,
         "was": end.item.was,
         "ended": end.is_over,
         "left": end.left or None,
-        "outcome": standing(run) if run else None,
+        "outcome": standing(run) if run else "cancelled" if end.was_to_come else None,
         "reason": run.reason or None if run else None,
     }

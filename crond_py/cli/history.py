@@ -9,7 +9,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import check_known_job, is_run_id
+from crond_py.cli.names import check_known, is_run_id
 from crond_py.cli.one_run import show_run
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import late_by, run_record, standing, took
@@ -31,8 +31,8 @@ def command(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="JOB|RUN", show_default=False, autocompletion=complete_job,
-            help="Only this job; or all of the run with this number.",
+            metavar="JOB|RUN|TASK", show_default=False, autocompletion=complete_job,
+            help="Only this job or task (task:17); or all of the run with this number.",
         ),
     ] = None,
     *,
@@ -89,11 +89,11 @@ def command(
         _show_one(one, as_json=as_json)
         return
     if job is not None and not runs:
-        check_known_job(job, places, crontab)
+        check_known(job, places, crontab)
     if as_json:
         say.out_json([run_record(run) for run in runs])
     elif runs:
-        show(_table(runs, now))
+        show(runs_table(runs, now))
     else:
         say.note("no runs")
 
@@ -112,7 +112,8 @@ def _outcome(text: str) -> Outcome:
         raise UsageError(f"--outcome is one of {', '.join(Outcome)}, not {text!r}") from None
 
 
-def _table(runs: list[Run], now: datetime) -> Table:
+def runs_table(runs: list[Run], now: datetime) -> Table:
+    """Return runs as they are listed."""
     table = Table(
         [
             Column("RUN", is_right=True),

@@ -10,24 +10,28 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.follow import follow
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import check_known_job, is_run_id
+from crond_py.cli.names import check_known, is_run_id
 from crond_py.cli.options import Crontab, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.errors import PycronError, UnknownNameError, UsageError
-from crond_py.model import Attempt, Run
+from crond_py.model import Attempt, Run, task_id_of
 from crond_py.places import Places
-from crond_py.ports import LedgerReader
+from crond_py.ports import LedgerReader, RunQuery
 from crond_py.printable import printable
 from crond_py.runner.output import output_path, read_output, read_output_bytes
 
 EXAMPLES = ("pycron logs backup", "pycron logs 4711 --tail 20", "pycron logs backup -f")
+
+_NEWEST = 100
+"""How many runs of a task are looked through for one that was started."""
 
 
 def command(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="RUN|JOB", help="The number of a run, or the name of a job: its last run.",
+            metavar="RUN|JOB|TASK",
+            help="The number of a run, or the name of a job or a task (task:17): its last run.",
             autocompletion=complete_job,
         ),
     ],
@@ -100,12 +104,18 @@ def _find(ledger: LedgerReader | None, target: str, places: Places, crontab: str
         raise PycronError(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
     if is_run_id(target) and (run := ledger.run(int(target))) is not None:
         return run
-    if (last := ledger.last_runs().get(target)) is not None:
+    if task_id_of(target) is not None:
+        runs = ledger.runs(RunQuery(job=target, limit=_NEWEST))
+        last = next((run for run in runs if run.attempts), None)
+    else:
+        last = ledger.last_runs().get(target)
+    if last is not None:
         return last
     if is_run_id(target):
         raise UnknownNameError(f"there is no run {target}")
-    check_known_job(target, places, crontab)
-    raise UnknownNameError(f"job {target} has not run yet")
+    check_known(target, places, crontab)
+    kind = "" if task_id_of(target) is not None else "job "
+    raise UnknownNameError(f"{kind}{target} has not run yet")
 
 
 def _show(path: Path, tail: int | None, *, is_raw: bool) -> bool:
@@ -136,6 +146,8 @@ def _why_no_file(run: Run, attempt: Attempt | None) -> str:
     subject = f"the output of run {run.id} of {run.job}{number}"
     if "output is not kept" in attempt.reason:  # it could not be, and that says why
         return f"{subject} was not kept: {attempt.reason}"
+    if task_id_of(run.job) is not None and attempt.output and attempt.outcome is not None:
+        return f"{subject} is empty"
     if not attempt.output:
         return f'{subject} was discarded, as its job has output = "discard"'
     return f"{subject} is not kept any more: it was let go by the job's keep.bytes, or removed"

@@ -13,8 +13,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from crond_py.cli.ledgers import reading
 from crond_py.crontab import load_crontab
 from crond_py.errors import CrontabError, PycronError, UnknownNameError
+from crond_py.model import task_id_of
 from crond_py.places import CRONTAB_VARIABLE, Places
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ def is_run_id(target: str) -> bool:
     return target.isascii() and target.isdigit()
 
 
+def task_id(target: str) -> int | None:
+    """Return the number of a task that is written ``17`` or ``task:17``; None where it is none."""
+    return int(target) if is_run_id(target) else task_id_of(target)
+
+
 def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameError:
     """Return the error that names the nearest job."""
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")
@@ -37,6 +44,17 @@ def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameEr
 def _hint(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_known(name: str, places: Places, option: str | None = None) -> None:
+    """Raise UnknownNameError where there is no such job, or no such task."""
+    number = task_id_of(name)
+    if number is None:
+        check_known_job(name, places, option)
+        return
+    with reading(places) as ledger:
+        if ledger is None or ledger.task(number) is None:
+            raise UnknownNameError(f"there is no task {number}")
 
 
 def check_known_job(name: str, places: Places, option: str | None = None) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 from crond_py.printable import printable
 
+_TO_END_OF_LINE = "\x1b[K"
+
 
 def prepare() -> None:
     """Let no character that the terminal's encoding lacks stop an answer."""
@@ -54,6 +56,20 @@ def error_line(text: str) -> None:
     """Write a line to standard error as it is."""
     if sys.stderr is not None:
         sys.stderr.write(printable(text) + "\n")
+
+
+def is_watched() -> bool:
+    """Tell whether a person is looking at standard error."""
+    return (
+        sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    )
+
+
+def transient(text: str) -> None:
+    """Write a line to the terminal in place of the one that was written so before; "": none."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"\r{_TO_END_OF_LINE}{printable(text)}")
+        sys.stderr.flush()
 
 
 def flush() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from crond_py.cli import say
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
@@ -12,9 +13,12 @@ from crond_py.cli.times import brief_text, local_text, relative_text, span_text
 from crond_py.control.client import call
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import DaemonStatus, GetStatus
-from crond_py.model import Run, State
+from crond_py.model import Run, State, task_id_of
 
 EXAMPLES = ("pycron status",)
+
+_MOST_WAITING: Final = 10
+"""How many tasks that wait for their turn are listed; any number of them may."""
 
 
 def command(
@@ -43,22 +47,47 @@ def _show(status: DaemonStatus) -> None:
     if status.next_due is not None:
         due = f"{local_text(status.next_due)} ({relative_text(status.next_due, status.now)})"
         lines.append(("next", f"{status.next_job} {due}"))
+    if status.open_tasks:
+        lines.append(("tasks", _tasks(status)))
     lines += [("trouble", trouble) for trouble in status.troubles]
     for name, text in lines:
         say.out(f"  {name:<8} {text}")
     if status.active:
+        shown, left_out = _shown(status.active)
         say.out("")
-        show(_runs(status))
+        show(_runs(status, shown))
+        if left_out:
+            say.out(f"and {left_out} more tasks that wait for their turn")
     if len(status.pools) > 1 or any(pool.waiting or pool.lag for pool in status.pools):
         say.out("")
         show(_pools(status))
+
+
+def _tasks(status: DaemonStatus) -> str:
+    text = f"{status.open_tasks} to come"
+    if status.task_due is None:
+        return text
+    due = f"{local_text(status.task_due)} ({relative_text(status.task_due, status.now)})"
+    return f"{text}, {'next' if status.task_due > status.now else 'the first was due'} {due}"
 
 
 def _ago(status: DaemonStatus) -> str:
     return span_text(status.now - status.started_at)
 
 
-def _runs(status: DaemonStatus) -> Table:
+def _shown(active: Sequence[Run]) -> tuple[list[Run], int]:
+    """Return the runs that are listed, and how many tasks that wait are left out."""
+    shown, waiting = [], 0
+    for run in active:
+        if run.state is State.QUEUED and task_id_of(run.job) is not None:
+            waiting += 1
+            if waiting > _MOST_WAITING:
+                continue
+        shown.append(run)
+    return shown, max(0, waiting - _MOST_WAITING)
+
+
+def _runs(status: DaemonStatus, runs: Sequence[Run]) -> Table:
     table = Table(
         [
             Column("RUN", is_right=True),
@@ -70,7 +99,7 @@ def _runs(status: DaemonStatus) -> Table:
             Column("PID", drop=3, is_right=True),
         ]
     )
-    for run in status.active:
+    for run in runs:
         attempt = run.attempts[-1] if run.attempts else None
         table.add(
             str(run.id),
@@ -132,6 +161,8 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
         "enabled_jobs": status.enabled_jobs,
         "next_due": instant_text(status.next_due) if status.next_due else None,
         "next_job": status.next_job or None,
+        "tasks": status.open_tasks,
+        "task_due": instant_text(status.task_due) if status.task_due else None,
         "active": [run_record(run) for run in status.active],
         "pools": [
             {

@@ -37,7 +37,9 @@ from crond_py.control.protocol import (
     Trigger,
     Triggered,
     Waited,
+    WaitedTask,
     WaitRun,
+    WaitTask,
 )
 from crond_py.control.views import job_view
 from crond_py.crontab.model import Crontab
@@ -83,6 +85,10 @@ class EnginePort(Protocol):
 
     def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
         """Return a run once it has its outcome; None if it has none in time."""
+        ...
+
+    def wait_task(self, task_id: int, timeout: timedelta) -> tuple[bool, Run | None]:
+        """Wait until a task is over; return whether it is, and then the newest of its runs."""
         ...
 
 
@@ -148,6 +154,9 @@ class Handlers:
             case WaitRun(run_id, limit):
                 _check_id("run", run_id)
                 return Waited(self._engine.wait_run(run_id, min(limit, LONGEST_WAIT)))
+            case WaitTask(task_id, limit):
+                _check_id("task", task_id)
+                return WaitedTask(*self._engine.wait_task(task_id, min(limit, LONGEST_WAIT)))
             case Reload():
                 return self._service.reload()
             case Stop(now):
@@ -163,7 +172,7 @@ class Handlers:
         intake = self._intake
         if intake is None or intake.crontab is not crontab:
             intake = self._intake = Intake(crontab, self._engine, self._clock)
-        return intake.submit(request.tasks, request.submitted_by, peer)
+        return intake.submit(request, peer)
 
     def _list(self) -> JobList:
         status = self._engine.status()
@@ -187,7 +196,8 @@ class Handlers:
         first = min(
             (job for job in status.jobs if job.next_due is not None), key=_next_due, default=None
         )
-        active = (run for job in (*status.jobs, *status.removed) for run in job.active)
+        of_jobs = (run for job in (*status.jobs, *status.removed) for run in job.active)
+        active = (*of_jobs, *status.tasks.runs)
         return DaemonStatus(
             pid=os.getpid(),
             version=crond_py.__version__,
@@ -202,6 +212,8 @@ class Handlers:
             troubles=(*status.troubles, *self._service.troubles),
             next_due=first.next_due if first else None,
             next_job=first.job.name if first else "",
+            open_tasks=status.tasks.open,
+            task_due=status.tasks.next_due,
         )
 
 

@@ -36,7 +36,7 @@ MOST_TASKS: Final = 200
 """How many tasks one Submit has at most: they are entered together, and nothing else meanwhile."""
 
 LONGEST_WAIT: Final = timedelta(seconds=30)
-"""How long one WaitRun may take; who wants to wait longer asks again."""
+"""How long one WaitRun or WaitTask may take; who wants to wait longer asks again."""
 
 R = TypeVar("R")
 
@@ -85,7 +85,10 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """The daemon at one instant. ``troubles`` are faults that last, each a sentence."""
+    """The daemon at one instant. ``troubles`` are faults that last, each a sentence.
+
+    ``open_tasks`` are the submitted tasks of which something is to come, first at ``task_due``.
+    """
 
     pid: int
     version: str
@@ -100,6 +103,8 @@ class DaemonStatus:
     troubles: tuple[str, ...]
     next_due: datetime | None
     next_job: str
+    open_tasks: int = 0
+    task_due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,14 @@ class Triggered:
 class Waited:
     """The run with its outcome, or None where it had none in time."""
 
+    run: Run | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedTask:
+    """Whether a task is over, and then the newest of its runs, if it is known."""
+
+    is_over: bool
     run: Run | None
 
 
@@ -218,13 +231,15 @@ class Submit(Request[SubmittedList]):
     """Store tasks, all of them or none, at most MOST_TASKS.
 
     Each is an object of the keys that ``crontab.task_keys`` has. ``submitted_by`` is the user for
-    whom they are handed in, where that is not the one who does it.
+    whom they are handed in, where that is not the one who does it. With ``only_check`` nothing is
+    stored: they are told to be good by an empty answer.
     """
 
     op = "submit"
     reply = SubmittedList
     tasks: tuple[dict[str, Any], ...]
     submitted_by: str | None = None
+    only_check: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,6 +272,16 @@ class WaitRun(Request[Waited]):
 
 
 @dataclass(frozen=True)
+class WaitTask(Request[WaitedTask]):
+    """Answer once nothing of a task is to come or running, or after ``limit`` at the latest."""
+
+    op = "wait-task"
+    reply = WaitedTask
+    task_id: int
+    limit: timedelta = LONGEST_WAIT
+
+
+@dataclass(frozen=True)
 class Reload(Request[Reloaded]):
     """Read the crontab again and put it in force."""
 
@@ -277,7 +302,7 @@ _REQUESTS: Final[dict[str, type[Request[Any]]]] = {
     request.op: request
     for request in (
         Ping, ListJobs, GetStatus, CancelRun, CancelJob, CancelTask, Submit, Trigger, WaitRun,
-        Reload, Stop,
+        WaitTask,        Reload, Stop,
     )
 }  # fmt: skip
 

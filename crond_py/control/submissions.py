@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from crond_py.control.address import Peer
-from crond_py.control.protocol import MOST_TASKS, SubmittedList, SubmittedTask
+from crond_py.control.protocol import MOST_TASKS, Submit, SubmittedList, SubmittedTask
 from crond_py.crontab.faults import Refused
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.setup_values import Login
@@ -42,19 +42,19 @@ class Intake:
         self._sink = sink
         self._clock = clock
 
-    def submit(
-        self, tasks: Sequence[Mapping[str, Any]], submitted_by: str | None, peer: Peer
-    ) -> SubmittedList:
+    def submit(self, request: Submit, peer: Peer) -> SubmittedList:
         """Store what a peer hands in, all or nothing.
 
         Raises TaskRefusedError with the faults of all of them, RequestRefusedError where the peer
         may not speak for another user, and what the sink raises.
         """
-        if len(tasks) > MOST_TASKS:
-            message = f"at most {MOST_TASKS} tasks are handed in at a time, not {len(tasks)}"
-            raise UsageError(message)
-        user = submitter(submitted_by, peer)
-        orders = self._read(tasks)
+        number = len(request.tasks)
+        if number > MOST_TASKS:
+            raise UsageError(f"at most {MOST_TASKS} tasks are handed in at a time, not {number}")
+        user = submitter(request.submitted_by, peer)
+        orders = self._read(request.tasks)
+        if request.only_check:
+            return SubmittedList(())
         now = self._clock.now()
         stored = self._sink.submit([order.task(user, now) for order in orders])
         return SubmittedList(tuple(map(_view, stored)))

@@ -13,6 +13,7 @@ from typing import Final
 from crond_py.crontab.fields import Key, by_name
 from crond_py.crontab.keys import JOB_KEYS
 from crond_py.crontab.process_values import Umask
+from crond_py.crontab.tables import KEEP_KEYS, Keep
 from crond_py.crontab.triggers import Moment
 from crond_py.crontab.values import Duration, Kind, Never, Schema, Text, not_the
 
@@ -83,22 +84,23 @@ class _KeyText(Kind):
         return {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY}
 
 
+_KINDS: Final[dict[str, Kind]] = {
+    "at": MomentText(),
+    "umask": _OctalText(),
+    "keep": Keep({name: bound for name, bound in KEEP_KEYS.items() if name != "bytes"}),
+    **{name: Never(_OF_JOBS, way_out) for name, way_out in _LEFT_OUT.items()},
+}
+_DOCS: Final = {
+    "at": "The date-time at which it is due; without an offset, in the zone of timezone.",
+    "every": "The interval at which it is due, again and again.",
+    "offset": "With every: how long after it was submitted it is first due. Less than every.",
+    "keep": "With every: how many of its runs are kept, and for how long.",
+}
+
+
 def _of_tasks(key: Key) -> Key:
     """Return a key of a job as tasks have it."""
-    if key.name in _LEFT_OUT:
-        return replace(key, kind=Never(_OF_JOBS, _LEFT_OUT[key.name]))
-    match key.name:
-        case "at":
-            doc = "The date-time at which it is due; without an offset, in the zone of timezone."
-            return replace(key, kind=MomentText(), doc=doc)
-        case "every":
-            return replace(key, doc="The interval at which it is due, again and again.")
-        case "offset":
-            doc = "With every: how long after it was submitted it is first due. Less than every."
-            return replace(key, doc=doc)
-        case "umask":
-            return replace(key, kind=_OctalText())
-    return key
+    return replace(key, kind=_KINDS.get(key.name, key.kind), doc=_DOCS.get(key.name, key.doc))
 
 
 WHEN_KEYS: Final = ("at", "in", "every")

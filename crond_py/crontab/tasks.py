@@ -165,8 +165,11 @@ class TaskReader:
         for other in present[1:]:
             message = f"stands beside {present[0]}; a task has one of at, in and every"
             refuse((other,), Refused(message, "make two tasks of it, or take one out"))
-        if "offset" in own:
-            _check_offset(own["offset"], own.get("every"), "every" in said, refuse)
+        if "every" not in said:
+            _refuse_interval_keys(own, refuse)
+        elif "offset" in own and "every" in own and own["offset"] >= own["every"]:
+            period = format_duration(own["every"])
+            refuse(("offset",), Refused(f"must be shorter than the interval, {period}"))
         if present[:1] != ["at"] or "at" not in own:
             return None
         zone = own.get("timezone", "UTC" if "timezone" in said else self._scope.timezone)
@@ -222,14 +225,12 @@ def _read_keys(said: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
     return own
 
 
-def _check_offset(
-    offset: timedelta, period: timedelta | None, has_period: bool, refuse: Refuse
-) -> None:
-    if not has_period:
-        refuse(("offset",), Refused("has no meaning without every", "take it out"))
-    elif period is not None and offset >= period:
-        text = format_duration(period)
-        refuse(("offset",), Refused(f"must be shorter than the interval, {text}"))
+def _refuse_interval_keys(own: Mapping[str, Any], refuse: Refuse) -> None:
+    """Refuse the keys of tasks that come again in one that does not."""
+    way_out = "take it out; keep of [defaults] says how long tasks are kept"
+    for name, hint in (("offset", "take it out"), ("keep", way_out)):
+        if name in own:
+            refuse((name,), Refused("has no meaning without every", hint))
 
 
 def _is_misspelt(said: Iterable[str], wanted: Collection[str]) -> bool:

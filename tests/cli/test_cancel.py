@@ -17,7 +17,15 @@ import pytest
 
 from crond_py.clock import SystemClock
 from crond_py.control.address import Peer
-from crond_py.control.protocol import CancelJob, CancelList, CancelRun, Request, Waited, WaitRun
+from crond_py.control.protocol import (
+    CancelJob,
+    CancelList,
+    CancelRun,
+    CancelTask,
+    Request,
+    Waited,
+    WaitRun,
+)
 from crond_py.control.server import ControlServer
 from crond_py.engine.view import Cancelled
 from crond_py.model import Cause, Outcome, Run, State
@@ -53,7 +61,7 @@ class Daemon:
     def __call__(self, request: Request[Any], peer: Peer) -> object:
         """Answer a request."""
         match request:
-            case CancelRun() | CancelJob():
+            case CancelRun() | CancelJob() | CancelTask():
                 return CancelList(self.runs)
             case WaitRun(run_id, limit):
                 self.limits.append(limit)
@@ -184,3 +192,22 @@ def test_on_a_terminal_it_says_the_same(columns: int, env: dict[str, str]) -> No
         shown = on_terminal("cancel", "7", env=env, columns=columns)
     assert shown == without_colour(shown)
     assert shown == "run 7 of backup: cancelled, all its processes have ended\n"
+
+
+def test_a_task_that_is_to_come_and_one_of_its_runs(env: dict[str, str]) -> None:
+    """What was to come has no run that anybody could wait for."""
+    pending = Cancelled(0, "task:17", "pending", ending=False)
+    running = replace(RUNNING, job="task:17")
+    daemon = Daemon((pending, running), {7: replace(ENDED, job="task:17")})
+    with serving(env, daemon):
+        done = pycron("cancel", "task:17", env=env)
+        records = json.loads(pycron("cancel", "task:17", "--json", env=env).stdout)
+    assert done.stdout.splitlines() == [
+        "task:17: cancelled, nothing more of it is to come",
+        "run 7 of task:17: cancelled, all its processes have ended",
+    ]
+    assert [(record["run"], record["job"], record["outcome"]) for record in records] == [
+        (None, "task:17", "cancelled"),
+        (7, "task:17", "cancelled"),
+    ]
+    assert len(daemon.limits) == 2  # of the run, each time

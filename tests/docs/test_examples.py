@@ -16,6 +16,8 @@ from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.schema import SCHEMA_FILE
 from crond_py.crontab.tables import GROUP_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.task_keys import WHEN_KEYS
+from crond_py.crontab.tasks import TaskReader
 from crond_py.model import EveryMode, Missed, Overlap
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -103,3 +105,21 @@ def test_the_quickstart_has_something_of_everything() -> None:
     assert jobs["stuck"].timeout is not None
     assert jobs["slow"].overlap is Overlap.SKIP
     assert jobs["rest"].trigger.mode is EveryMode.FIXED_DELAY  # type: ignore[union-attr]  # has every
+
+
+TASKS = (EXAMPLES / "tasks.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("line", TASKS)
+def test_every_task_of_the_example_is_good(line: str) -> None:
+    """It can be submitted as it is, to a daemon with any crontab, and says what it shows."""
+    values = json.loads(line)
+    reader = TaskReader(load_crontab(EXAMPLES / "quickstart.toml"))
+    assert reader.read(values).definition
+    assert next(iter(values)) == "description"
+
+
+def test_the_tasks_show_every_way_to_say_when() -> None:
+    """And the key that makes one repeatable."""
+    shown = {key for line in TASKS for key in json.loads(line)}
+    assert shown >= {*WHEN_KEYS, "offset", "key"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,7 +17,10 @@ from crond_py.cli import app
 from crond_py.crontab import load_crontab
 from crond_py.crontab.fields import Key
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS
+from crond_py.crontab.model import Crontab, Pool
 from crond_py.crontab.tables import GROUP_KEYS, KEEP_KEYS, LIMITS_KEYS, POOL_KEYS, RETRY_KEYS
+from crond_py.crontab.task_keys import TASK_KEYS
+from crond_py.crontab.tasks import TaskReader
 from crond_py.schedule import format_duration
 from crond_py.schedule.expression import NAMED
 
@@ -143,6 +147,32 @@ def test_every_default_is_told(text: str, keys: dict[str, Key]) -> None:
         else:
             assert found is not None, name
             assert found[1] == as_written(default), name
+
+
+def test_what_is_special_about_tasks_is_told() -> None:
+    """The keys that tasks have otherwise than jobs, and those that they have not."""
+    section = FORMAT["SUBMITTED TASKS"]
+    keys = {name for names in re.findall(r"^\.(?:It )?Ic (.*)$", section, re.MULTILINE)
+            for name in re.findall(r"\w+", names)}  # fmt: skip
+    special = {
+        name
+        for name, key in TASK_KEYS.items()
+        if name not in JOB_KEYS
+        or (
+            JOB_KEYS[name].is_supported
+            and (JOB_KEYS[name].kind, JOB_KEYS[name].doc) != (key.kind, key.doc)
+        )
+    }
+    assert keys == special
+
+
+def test_every_task_in_the_manual_is_a_good_one() -> None:
+    """What can be copied works."""
+    lines = re.findall(r"^\.Dl (\{.*)$", FORMAT["SUBMITTED TASKS"], flags=re.MULTILINE)
+    assert len(lines) == 2
+    reader = TaskReader(Crontab({}, {"default": Pool("default")}))
+    for line in lines:
+        assert reader.read(json.loads(line.replace("\\(dq", '"'))).definition
 
 
 def test_every_example_in_the_manual_is_a_good_crontab(tmp_path: Path) -> None:

@@ -130,6 +130,11 @@ class FakeEngine:
         self.asked.append(("wait_run", run_id, timeout))
         return ENDED if run_id == ENDED.id else None
 
+    def wait_task(self, task_id: int, timeout: timedelta) -> tuple[bool, Run | None]:
+        """Know one task that is over."""
+        self.asked.append(("wait_task", task_id, timeout))
+        return (True, ENDED) if task_id == ENDED.id else (False, None)
+
 
 @dataclass
 class FakeService:

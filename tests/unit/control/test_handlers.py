@@ -102,9 +102,13 @@ def test_a_wait_is_bounded(handle: Handle, engine: FakeEngine) -> None:
     """P4: no client keeps a thread for longer than the protocol says."""
     assert handle(protocol.WaitRun(6, timedelta(days=9))) == protocol.Waited(ENDED)
     assert handle(protocol.WaitRun(7, timedelta(seconds=1))) == protocol.Waited(None)
+    assert handle(protocol.WaitTask(6, timedelta(days=9))) == protocol.WaitedTask(True, ENDED)
+    assert handle(protocol.WaitTask(7, timedelta(0))) == protocol.WaitedTask(False, None)
     assert engine.asked == [
         ("wait_run", 6, protocol.LONGEST_WAIT),
         ("wait_run", 7, timedelta(seconds=1)),
+        ("wait_task", 6, protocol.LONGEST_WAIT),
+        ("wait_task", 7, timedelta(0)),
     ]
 
 
@@ -133,6 +137,7 @@ def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
         stored = call(path, protocol.Submit(({"command": "true", "in": "1m"},)))
         assert [(task.id, task.job, task.is_new) for task in stored.tasks] == [(1, "task:1", True)]
         assert call(path, protocol.Trigger("backup", force=True)) == protocol.Triggered(8)
+        assert call(path, protocol.WaitTask(6)) == protocol.WaitedTask(True, ENDED)
         assert call(path, protocol.WaitRun(6)) == protocol.Waited(ENDED)
         assert call(path, protocol.Reload()) == protocol.Reloaded(added=("new",), unchanged=2)
         assert call(path, protocol.Stop()) == protocol.Stopping(os.getpid())

@@ -12,6 +12,7 @@ import pytest
 
 from crond_py.control import protocol
 from crond_py.control.address import Peer
+from crond_py.control.protocol import SubmittedList
 from crond_py.control.submissions import Intake, submitter
 from crond_py.crontab.model import Crontab, Pool
 from crond_py.errors import RequestRefusedError, TaskRefusedError, UsageError
@@ -43,9 +44,14 @@ def task(number: int = 0, **values: Any) -> dict[str, Any]:
     return {"command": f"echo {number}", "in": "10m", **values}
 
 
+def submit(intake: Intake, *tasks: dict[str, Any], only_check: bool = False) -> SubmittedList:
+    """Hand in tasks of the tester's own."""
+    return intake.submit(protocol.Submit(tasks, only_check=only_check), ME)
+
+
 def test_tasks_get_their_numbers_in_order(intake: Intake, engine: FakeEngine) -> None:
     """Each is stored for the user who hands it in, and the answer says when it is due."""
-    answer = intake.submit([task(number) for number in range(3)], None, ME)
+    answer = submit(intake, *map(task, range(3)))
     assert [(one.id, one.job, one.is_new) for one in answer.tasks] == [
         (1, "task:1", True),
         (2, "task:2", True),
@@ -58,7 +64,7 @@ def test_tasks_get_their_numbers_in_order(intake: Intake, engine: FakeEngine) ->
 
 def test_the_same_key_twice_is_one_task(intake: Intake) -> None:
     """The answer tells the task that was stored first."""
-    answer = intake.submit([task(1, key="a"), task(2, key="a")], None, ME)
+    answer = submit(intake, task(1, key="a"), task(2, key="a"))
     assert [(one.id, one.is_new) for one in answer.tasks] == [(1, True), (1, False)]
 
 
@@ -67,7 +73,7 @@ def test_one_bad_task_lets_none_through_and_every_fault_is_told(
 ) -> None:
     """All or nothing; a fault says which task it is of."""
     with pytest.raises(TaskRefusedError) as caught:
-        intake.submit([task(), {"command": ""}, task(), task(timeout=5)], None, ME)
+        submit(intake, task(), {"command": ""}, task(), task(timeout=5))
     assert [str(fault) for fault in caught.value.faults] == [
         "submitted:2: command: is empty",
         "submitted:2: does not say when it is due (add one of at, in and every)",
@@ -79,14 +85,22 @@ def test_one_bad_task_lets_none_through_and_every_fault_is_told(
     assert engine.asked == []
 
 
+def test_a_check_stores_nothing(intake: Intake, engine: FakeEngine) -> None:
+    """Good tasks get an empty answer, and bad ones the faults that they would have got."""
+    assert submit(intake, task(), only_check=True) == SubmittedList(())
+    with pytest.raises(TaskRefusedError, match="command: is empty"):
+        submit(intake, task(command=""), only_check=True)
+    assert engine.asked == []
+
+
 def test_no_more_are_taken_at_a_time_than_the_protocol_says(
     intake: Intake, engine: FakeEngine
 ) -> None:
     """P4: the engine does nothing else meanwhile."""
     most = protocol.MOST_TASKS
-    assert len(intake.submit([task()] * most, None, ME).tasks) == most
+    assert len(submit(intake, *[task()] * most).tasks) == most
     with pytest.raises(UsageError, match=f"at most {most} tasks"):
-        intake.submit([task()] * (most + 1), None, ME)
+        submit(intake, *[task()] * (most + 1))
     assert engine.asked == [("submit", most)]
 
 

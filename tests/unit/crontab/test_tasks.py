@@ -145,12 +145,11 @@ def test_job_has_what_the_task_says_and_else_the_defaults(reader: TaskReader) ->
         retry={"delay": "9s"},
         limits={"cpu": "2s"},
         umask="077",
-        keep={"runs": 5},
     )
     job = job_of(reader, new)
     assert (job.name, job.command, job.pool, job.priority) == ("task:17", "echo $X", "batch", 5)
     assert (job.group, job.timeout) == ("alice", timedelta(minutes=5))
-    assert (job.overlap, job.umask, job.keep_runs) == (Overlap.QUEUE, 0o077, 5)
+    assert (job.overlap, job.umask) == (Overlap.QUEUE, 0o077)
     assert job.env == {"LANG": "C", "X": "1"}
     assert job.retry == Retry(attempts=3, delay=timedelta(seconds=9))
     assert job.limits == Limits(open_files=100, cpu=timedelta(seconds=2))
@@ -162,6 +161,14 @@ def test_job_is_on_whatever_the_defaults_say_of_jobs(reader: TaskReader) -> None
     job = job_of(reader, stored(reader, command="true", every="5m"))
     assert (job.enabled, job.hosts, job.jitter) == (True, (), None)
     assert job.trigger == EveryTrigger(timedelta(minutes=5))
+
+
+def test_a_task_that_comes_again_has_a_keep_of_its_own(reader: TaskReader) -> None:
+    """It bounds its runs; the files of all tasks lie together and are not bounded one by one."""
+    job = job_of(reader, stored(reader, command="true", every="1s", keep={"runs": 5}))
+    assert (job.keep_runs, job.keep_for) == (5, None)
+    (fault,) = refusal(reader, command="true", every="1s", keep={"bytes": "1M"})
+    assert fault.startswith("keep.bytes: is not a key that is known here")
 
 
 def test_tasks_that_say_the_same_share_what_they_have(reader: TaskReader) -> None:
@@ -272,6 +279,15 @@ def test_definition_that_was_tampered_with_is_refused(reader: TaskReader) -> Non
         (
             {"command": "x", "in": "1m", "offset": "1s"},
             ["offset: has no meaning without every (take it out)"],
+        ),
+        (
+            {"command": "x", "in": "1m", "keep": {"runs": 5}},
+            [
+                (
+                    "keep: has no meaning without every"
+                    " (take it out; keep of [defaults] says how long tasks are kept)"
+                )
+            ],
         ),
         (
             {"command": "x", "every": "5m", "offset": "5m"},

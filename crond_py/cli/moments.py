@@ -1,0 +1,96 @@
+"""The time of the clock that ``pycron at`` is given: how people write one that is to come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from crond_py.cli.times import local_text, relative_text, zone_of
+from crond_py.control.codec import instant_text
+from crond_py.errors import ScheduleError
+from crond_py.model import DstFold, DstGap
+from crond_py.schedule import parse_duration, parse_schedule
+
+MOMENT_FORMS: Final = '"18:00", "tomorrow 07:30", "2026-12-24 18:00" or "2026-12-24T18:00:00+01:00"'
+
+_CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?")
+_DAY: Final = re.compile(r"(today|tomorrow)|[0-9]{4}-[0-9]{2}-[0-9]{2}", re.IGNORECASE)
+_DAY_AND_CLOCK: Final = re.compile(r"(today|tomorrow) +(.*)", re.IGNORECASE)
+_DATE_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
+
+
+def join_moment(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the moment and the command where the moment was written as two words."""
+    if len(words) > 1 and _DAY.fullmatch(when) and re.match(_CLOCK, words[0]):
+        return f"{when} {words[0]}", list(words[1:])
+    return when, list(words)
+
+
+def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
+    """Return the keys of a task that is due when the clock of a zone shows ``text``.
+
+    A bare time is the next that comes after ``now``. A date-time without an offset is left to the
+    daemon, which reads it as it does a job's. Raises ScheduleError for what is no time, and what
+    has passed.
+    """
+    text = text.strip()
+    zone_of(zone)
+    if text.lower() == "now":
+        return {"in": "0s"}
+    if _CLOCK.fullmatch(text):
+        return {"at": instant_text(_next(_clock(text), zone, now))}
+    reading = _reading(text, now.astimezone(ZoneInfo(zone)).date())
+    # Of a reading that comes twice the first is meant; of one that never comes, what is before it.
+    instant = reading if reading.tzinfo else reading.replace(tzinfo=ZoneInfo(zone))
+    if instant < now:
+        message = f"{local_text(instant, instant.tzinfo)} has passed, {relative_text(instant, now)}"
+        raise ScheduleError(message, field="instant", allowed="a time that is to come")
+    if reading.tzinfo is not None:
+        return {"at": reading.isoformat()}
+    return {"at": reading.isoformat(), "timezone": zone}
+
+
+def _next(clock: time, zone: str, now: datetime) -> datetime:
+    """Return when the clock shows a time next; where it jumps over it, when it has jumped."""
+    expression = f"{clock.second} {clock.minute} {clock.hour} * * *"
+    schedule = parse_schedule(expression, zone, dst_gap=DstGap.RUN, dst_fold=DstFold.BOTH)
+    due = schedule.next_after(now)
+    assert due is not None  # noqa: S101 - it comes every day
+    return due
+
+
+def _reading(text: str, today: date) -> datetime:
+    if found := _DAY_AND_CLOCK.fullmatch(text):
+        day, clock = found.groups()
+        return datetime.combine(today + timedelta(days=day.lower() == "tomorrow"), _clock(clock))
+    if not _DATE_TIME.match(text):
+        raise _no_moment(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise _no_moment(text) from None
+
+
+def _clock(text: str) -> time:
+    if not _CLOCK.fullmatch(text):
+        raise _no_moment(text)
+    try:
+        hour, minute, second = map(int, (text + ":0").split(":")[:3])
+        return time(hour, minute, second)
+    except ValueError:
+        raise _no_moment(text) from None
+
+
+def _no_moment(text: str) -> ScheduleError:
+    try:
+        parse_duration(text)
+    except ScheduleError:
+        way_out = f"write {MOMENT_FORMS}"
+    else:
+        way_out = f"for a time from now: pycron in {text}"
+    return ScheduleError(
+        f"{text!r} is no time of the clock; {way_out}", field="instant", allowed=MOMENT_FORMS
+    )

@@ -1,0 +1,253 @@
+"""``pycron submit``: hand in tasks from a file, one a line, however many they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Annotated, Any, Final
+
+import typer
+
+from crond_py.cli import say
+from crond_py.cli.daemon import Watch
+from crond_py.cli.one_task import submitted_record
+from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
+from crond_py.control.batches import LONGEST_TASK, packed, placed_faults, size_of, submitted_for
+from crond_py.control.client import call
+from crond_py.control.protocol import Submit, SubmittedTask
+from crond_py.errors import Fault, PycronError, TaskRefusedError, UsageError
+from crond_py.places import Places
+
+EXAMPLES = (
+    "pycron submit tasks.jsonl --key nightly-2026-03-01",
+    "make-tasks | pycron submit -",
+    "pycron submit --check tasks.jsonl",
+)
+
+_LONGEST_LINE: Final = 4 * LONGEST_TASK  # text that is not ASCII may be shorter when it is read
+_BOM: Final = b"\xef\xbb\xbf"
+_EVERY_US: Final = 200_000
+
+
+def command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file with the tasks; - is standard input.")
+    ],
+    *,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX", show_default=False,
+            help="Give each task without a key the key PREFIX:LINE, so that the same file can be "
+            "submitted again and no task is there twice.",
+        ),
+    ] = None,
+    only_check: Annotated[
+        bool, typer.Option("--check", help="Only say whether all is good; submit nothing.")
+    ] = False,
+    crontab: DaemonCrontab = None,
+    state_dir: StateDir = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Submit tasks from a file, one on each line, as JSON.
+
+    A line is an object of the keys of a job in the crontab, with exactly one of "at", "in" and
+    "every": {"command": ["backup", "--all"], "in": "10m", "key": "b-1"}. Lines are stored some
+    hundred at a time. If one is refused nothing more is stored; what was stored before stays, and
+    all faults of the file are told. With keys it can then be submitted again. With --json each
+    stored task is printed as JSON on a line of its own.
+    """
+    submission = _Submission(places_of(crontab, state_dir), file, as_json=as_json)
+    submission.is_storing = not only_check
+    with _opened(file) as lines:
+        submission.take(_entries(lines, submission.name, key))
+    submission.finish(only_check=only_check)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line that is not blank: the task on it, or what is wrong with it."""
+
+    line: int
+    values: dict[str, Any]
+    size: int = 0
+    fault: Fault | None = None
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(file, "rb") as lines:  # noqa: PTH123 - the name is shown as it was given
+            yield lines
+    except OSError as error:
+        if error.filename != file:
+            raise
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _entries(lines: IO[bytes], name: str, prefix: str | None) -> Iterator[_Entry]:
+    """Yield what is on each line. Of a line that is too long no more is kept than may be."""
+    number = 0
+    while line := lines.readline(_LONGEST_LINE):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if not line.endswith(b"\n") and len(line) == _LONGEST_LINE:
+            while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+            message = f"has more than {_LONGEST_LINE} bytes"
+            yield _Entry(number, {}, fault=Fault(name, number, "", message))
+        elif line.strip():
+            yield _entry(line, name, number, prefix)
+
+
+def _entry(line: bytes, name: str, number: int, prefix: str | None) -> _Entry:
+    try:
+        values = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        fault = Fault(name, number, "", f"byte {error.start + 1} of the line is not UTF-8")
+        return _Entry(number, {}, fault=fault)
+    except (ValueError, RecursionError) as error:
+        place = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        message = f"is not JSON{place}: {why[:1].lower()}{why[1:]}"
+        return _Entry(number, {}, fault=Fault(name, number, "", message))
+    if not isinstance(values, dict):
+        hint = 'a task is an object: {"command": "...", "in": "10m"}'
+        return _Entry(number, {}, fault=Fault(name, number, "", "is no object", hint))
+    if prefix is not None and values.get("key") is None:
+        values["key"] = f"{prefix}:{number}"
+    try:
+        return _Entry(number, values, size_of(values, name, number))
+    except TaskRefusedError as error:
+        return _Entry(number, {}, fault=error.faults[0])
+
+
+class _Progress:
+    """A line on standard error, where somebody looks at it, that says how far it is."""
+
+    def __init__(self) -> None:
+        self._watch = Watch.begin()
+        self._shown_us = 0
+
+    def show(self, tasks: int) -> None:
+        """Show how many tasks there are by now, not too often."""
+        elapsed_us = self._elapsed_us()
+        if elapsed_us - self._shown_us >= _EVERY_US and say.is_watched():
+            rate = tasks * 1_000_000 // max(elapsed_us, 1)
+            say.transient(f"{tasks:,} tasks, {rate:,} a second")
+            self._shown_us = elapsed_us
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown_us:
+            say.transient("")
+            self._shown_us = 0
+
+    def _elapsed_us(self) -> int:
+        return int(self._watch.elapsed().total_seconds() * 1_000_000)
+
+
+@dataclass(slots=True)
+class _Submission:
+    """How far it has come. Once a task was refused the rest is only checked."""
+
+    places: Places
+    file: str
+    as_json: bool
+    is_storing: bool = True
+    tasks: int = 0
+    new: int = 0
+    last_line: int = 0
+    checked: int = 0
+    faults: int = 0
+    progress: _Progress = field(default_factory=_Progress)
+    first: SubmittedTask | None = None
+    last: SubmittedTask | None = None
+
+    @property
+    def name(self) -> str:
+        """What the file is called in faults."""
+        return "<stdin>" if self.file == "-" else self.file
+
+    def take(self, entries: Iterator[_Entry]) -> None:
+        """Hand in all that is good. Raises PycronError that says how far it has come."""
+        try:
+            for batch in packed(entries, lambda entry: entry.size):
+                self._take(batch)
+                self.progress.show(self.tasks if self.is_storing else self.checked)
+        except (PycronError, KeyboardInterrupt):
+            self.progress.clear()
+            if self.tasks:
+                say.note(f"{self._stored()}; whether the next lines are is not known")
+            raise
+        finally:
+            self.progress.clear()
+
+    def _take(self, batch: list[_Entry]) -> None:
+        faults = [entry.fault for entry in batch if entry.fault is not None]
+        good = [entry for entry in batch if entry.fault is None]
+        is_storing = self.is_storing and not faults
+        request = Submit(
+            tuple(entry.values for entry in good), submitted_for(), only_check=not is_storing
+        )
+        try:
+            if good:
+                self._note(call(self.places.socket, request).tasks, good)
+        except TaskRefusedError as error:
+            faults += placed_faults(error, self.name, [entry.line for entry in good])
+        if faults:
+            self._refuse(faults)
+        elif is_storing:
+            self.last_line = batch[-1].line
+        self.checked += len(batch)
+
+    def _note(self, stored: tuple[SubmittedTask, ...], good: list[_Entry]) -> None:
+        for task, entry in zip(stored, good, strict=False):
+            self.first = self.first or task
+            self.last = task
+            self.new += task.is_new
+            if self.as_json:
+                say.out(json.dumps({"line": entry.line, **submitted_record(task)}))
+        self.tasks += len(stored)
+
+    def _refuse(self, faults: list[Fault]) -> None:
+        self.progress.clear()
+        for fault in sorted(faults, key=lambda fault: fault.line):
+            say.error_line(str(fault))
+        self.is_storing = False
+        self.faults += len(faults)
+
+    def _stored(self) -> str:
+        """Say what is stored."""
+        before = self.tasks - self.new
+        text = f"{self.new} task{'' if self.new == 1 else 's'} stored"
+        if before:
+            text += f", {before} {'was' if before == 1 else 'were'} there before"
+        return f"{text}, up to line {self.last_line} of {self.name}"
+
+    def finish(self, *, only_check: bool) -> None:
+        """Say what has come of it, and leave with 2 where something was refused."""
+        if self.faults:
+            rest = (
+                "" if only_check else f"; {self._stored() if self.tasks else 'nothing is stored'}"
+            )
+            number = f"{self.faults} fault{'' if self.faults == 1 else 's'}"
+            say.note(f"{number} in {self.name}{rest}")
+            raise typer.Exit(UsageError.exit_code)
+        if self.as_json:
+            return
+        if only_check:
+            say.out(f"{self.checked} tasks, all good")
+        elif self.first is not None and self.last is not None and self.tasks > 1:
+            say.out(f"{self._stored()}: {self.first.job} to {self.last.job}")
+        elif self.first is not None:
+            say.out(f"{self._stored()}: {self.first.job}")
+        else:
+            say.note(f"there are no tasks in {self.name}")

@@ -1,0 +1,126 @@
+"""The times that ``pycron at`` is given, as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from crond_py.cli.moments import join_moment, moment_values
+from crond_py.errors import ScheduleError
+
+NOON = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)  # 13:00 in Berlin, a Sunday
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("18:00", "2026-11-01T17:00:00Z"),
+        ("13:00:01", "2026-11-01T12:00:01Z"),
+        ("13:00", "2026-11-02T12:00:00Z"),  # it shows that now; the next time is meant
+        ("7:30", "2026-11-02T06:30:00Z"),
+        (" 00:00 ", "2026-11-01T23:00:00Z"),
+    ],
+)
+def test_a_bare_time_is_the_next_that_the_clock_shows(text: str, at: str) -> None:
+    """Later today, or else tomorrow, in the zone."""
+    assert moment_values(text, "Europe/Berlin", NOON) == {"at": at}
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "at"),
+    [
+        # On 2026-10-25 the clocks of Berlin go from 03:00+02:00 back to 02:00+01:00.
+        ("2026-10-25T00:10:00+00:00", "02:30", "2026-10-25T00:30:00Z"),
+        ("2026-10-25T00:40:00+00:00", "02:30", "2026-10-25T01:30:00Z"),
+        ("2026-10-25T01:40:00+00:00", "02:30", "2026-10-26T01:30:00Z"),
+        # On 2027-03-28 they go from 02:00+01:00 to 03:00+02:00.
+        ("2027-03-28T00:10:00+00:00", "02:30", "2027-03-28T01:00:00Z"),
+    ],
+)
+def test_a_bare_time_where_the_clocks_change(now: str, text: str, at: str) -> None:
+    """A time that comes twice comes twice; one that is jumped over is due after the jump."""
+    values = moment_values(text, "Europe/Berlin", datetime.fromisoformat(now))
+    assert values == {"at": at}
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("today 18:00", "2026-11-01T18:00:00"),
+        ("tomorrow 07:30", "2026-11-02T07:30:00"),
+        ("Tomorrow  7:30:15", "2026-11-02T07:30:15"),
+        ("2026-12-24 18:00", "2026-12-24T18:00:00"),
+        ("2026-12-24T18:00:30.5", "2026-12-24T18:00:30.500000"),
+        ("2026-12-24", "2026-12-24T00:00:00"),
+    ],
+)
+def test_a_reading_is_left_to_the_daemon_with_its_zone(text: str, at: str) -> None:
+    """So that it is read by the same rules as a job's."""
+    assert moment_values(text, "Europe/Berlin", NOON) == {"at": at, "timezone": "Europe/Berlin"}
+
+
+def test_tomorrow_is_that_of_the_zone() -> None:
+    """At 20:00 UTC it is tomorrow in Tokyo already."""
+    evening = datetime(2026, 11, 1, 20, 0, tzinfo=UTC)
+    assert moment_values("tomorrow 07:30", "Asia/Tokyo", evening)["at"] == "2026-11-03T07:30:00"
+
+
+@pytest.mark.parametrize("text", ["2026-12-24T18:00:00+05:30", "2026-12-24T18:00:00+00:00"])
+def test_an_offset_goes_before_the_zone(text: str) -> None:
+    """Then there is nothing more to be known."""
+    assert moment_values(text, "Europe/Berlin", NOON) == {"at": text}
+
+
+def test_now_is_at_once() -> None:
+    """It is a time like any other."""
+    assert moment_values("now", "UTC", NOON) == {"in": "0s"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("10m", "for a time from now: pycron in 10m"),
+        ("25:00", 'write "18:00", "tomorrow 07:30", "2026-12-24 18:00"'),
+        ("18:61", "is no time of the clock"),
+        ("tomorrow", "is no time of the clock"),
+        ("tomorrow noon", "is no time of the clock"),
+        ("20261224T180000", "is no time of the clock"),
+        ("2026-13-24 18:00", "is no time of the clock"),
+        ("", "is no time of the clock"),
+        ("today 12:59", "2026-11-01 12:59:00+01:00 has passed, 1m ago"),
+        ("2020-01-01", "has passed"),
+        ("2026-11-01T11:59:59Z", "has passed"),
+    ],
+)
+def test_what_is_no_time_to_come(text: str, words: str) -> None:
+    """The message says what can be written, or how long ago it was."""
+    with pytest.raises(ScheduleError, match=words.replace("(", "[(]").replace("+", "[+]")):
+        moment_values(text, "Europe/Berlin", NOON)
+
+
+def test_an_unknown_zone_is_told() -> None:
+    """As everywhere, with the nearest name."""
+    with pytest.raises(ScheduleError, match="Europe/Berlin"):
+        moment_values("18:00", "Europe/Berln", NOON)
+
+
+@pytest.mark.parametrize(
+    ("when", "words", "joined"),
+    [
+        ("tomorrow", ["07:30", "cmd"], ("tomorrow 07:30", ["cmd"])),
+        (
+            "2026-12-24",
+            ["18:00:00+01:00", "cmd", "-x"],
+            ("2026-12-24 18:00:00+01:00", ["cmd", "-x"]),
+        ),
+        ("2026-12-24", ["cmd", "18:00"], ("2026-12-24", ["cmd", "18:00"])),
+        ("18:00", ["19:00", "cmd"], ("18:00", ["19:00", "cmd"])),
+        ("2026-12-24", ["18:00"], ("2026-12-24", ["18:00"])),
+    ],
+)
+def test_a_day_and_a_time_may_be_two_words(
+    when: str, words: list[str], joined: tuple[str, list[str]]
+) -> None:
+    """Nobody has to quote them."""
+    assert join_moment(when, words) == joined

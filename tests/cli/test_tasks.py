@@ -1,0 +1,348 @@
+"""Handing in tasks on the command line: what reaches the daemon, and what is said of it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crond_py.clock import SystemClock
+from crond_py.control.batches import LONGEST_TASK
+from crond_py.control.handlers import Handlers
+from crond_py.control.protocol import MOST_TASKS
+from crond_py.control.server import ControlServer
+from crond_py.errors import LedgerError
+from crond_py.model import Scale, Task
+from crond_py.places import control_socket
+from crond_py.ports import NewTask, Submitted
+from tests.cli.program import PYCRON, environment, on_terminal, pycron
+from tests.unit.control.fakes import FakeEngine, FakeService
+
+LOGIN = pwd.getpwuid(os.geteuid()).pw_name
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser has callers of sudo")
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    """Make an engine that stores tasks."""
+    return FakeEngine()
+
+
+@pytest.fixture
+def env(tmp_path: Path, engine: FakeEngine) -> Iterator[dict[str, str]]:
+    """Return the environment of a client for whom a daemon with that engine is running."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    env = environment(tmp_path)
+    with serving(env, engine):
+        yield env
+
+
+@contextlib.contextmanager
+def serving(env: dict[str, str], engine: FakeEngine) -> Iterator[None]:
+    """Have an engine's tasks taken in on the control socket."""
+    handlers = Handlers(engine, FakeService(), SystemClock())
+    server = ControlServer(control_socket(Path(env["PYCRON_STATE_DIR"])), handlers, SystemClock())
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+def settings(task: Task) -> dict[str, Any]:
+    """Return what a stored task says of how it runs."""
+    values: dict[str, Any] = json.loads(task.definition)
+    return values
+
+
+# --- one task -----------------------------------------------------------------------------------
+
+
+def test_in_stores_a_task_and_says_when_it_is_due(env: dict[str, str], engine: FakeEngine) -> None:
+    """The answer names the task as the other commands take it."""
+    done = pycron("in", "10m", "--", "echo", "-n", "a b", env=env)
+    (task,) = engine.tasks
+    assert settings(task) == {"command": ["echo", "-n", "a b"], "cwd": str(Path.cwd())}
+    assert task.lane.scale is Scale.STEADY
+    assert task.submitted_by == task.lane.group == LOGIN
+    due = task.due.replace(microsecond=0).isoformat(" ")
+    assert done.stdout.startswith(f"task:1 is due {due} (in ")
+
+
+def test_one_word_is_a_command_line(env: dict[str, str], engine: FakeEngine) -> None:
+    """It is for the shell, with all that it may have."""
+    pycron("every", "5m", "--", "sort < in > out", env=env)
+    (task,) = engine.tasks
+    assert settings(task)["command"] == "sort < in > out"
+    assert task.period == timedelta(minutes=5)
+
+
+def test_at_reads_the_clock_of_the_caller(env: dict[str, str], engine: FakeEngine) -> None:
+    """Without --timezone that of the machine, or of TZ; a day and a time are two words."""
+    arguments = ("at", "2126-12-24", "18:00")
+    pycron(*arguments, "--", "true", env={**env, "TZ": "Europe/Berlin"})
+    pycron(*arguments, "--timezone", "America/New_York", "--", "true", env=env)
+    assert [task.due for task in engine.tasks] == [
+        datetime(2126, 12, 24, 17, 0, tzinfo=UTC),
+        datetime(2126, 12, 24, 23, 0, tzinfo=UTC),
+    ]
+    assert {task.lane.scale for task in engine.tasks} == {Scale.WALL}
+
+
+def test_options_and_settings_are_keys_of_the_task(env: dict[str, str], engine: FakeEngine) -> None:
+    """A value that is no TOML is text, tables go together, --cwd may be relative."""
+    pycron(
+        "in", "0s", "--key", "k", "--timeout", "1h", "--pool", "default", "--cwd", "..",
+        "-s", "priority=5", "-s", "overlap=queue", "-s", "umask=022", "--set", "env.A=1 2",
+        "--set", 'env.B="x=y"', "-s", "retry={attempts=3, delay='5s'}", "--", "true",
+        env=env,
+    )  # fmt: skip
+    (task,) = engine.tasks
+    assert (task.key, task.lane.priority, task.lane.pool) == ("k", 5, "default")
+    assert settings(task) == {
+        "command": "true",
+        "timeout": "1h",
+        "cwd": str(Path.cwd().parent),
+        "overlap": "queue",
+        "umask": "022",
+        "env": {"A": "1 2", "B": "x=y"},
+        "retry": {"attempts": 3, "delay": "5s"},
+    }
+
+
+def test_another_users_task_begins_at_home(env: dict[str, str], engine: FakeEngine) -> None:
+    """The caller's directory may not be that user's to enter."""
+    pycron("in", "0s", "--user", getpass.getuser(), "--", "true", env=env)
+    assert "cwd" not in settings(engine.tasks[0])
+
+
+def test_the_same_key_again_says_so(env: dict[str, str], engine: FakeEngine) -> None:
+    """It is one task, and the exit code is 0: what was wanted is so."""
+    pycron("in", "10m", "--key", "k", "--", "true", env=env)
+    done = pycron("in", "20m", "--key", "k", "--", "true", env=env)
+    assert done.stdout.startswith("task:1 was submitted with this key before; it is due ")
+    record = json.loads(pycron("in", "1s", "--key", "k", "--json", "--", "true", env=env).stdout)
+    assert (record["task"], record["job"], record["new"]) == (1, "task:1", False)
+    assert len(engine.tasks) == 1
+
+
+@ROOT_ONLY
+def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEngine) -> None:
+    """Who typed it is who submitted it, and whose share it counts to."""
+    pycron("in", "1m", "--", "true", env={**env, "SUDO_USER": "alice", "SUDO_UID": "1000"})
+    assert engine.tasks[0].submitted_by == engine.tasks[0].lane.group == "alice"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["in", "10", "--", "true"], 'pycron: in: '),
+        (["in", "5m", "-s", "timeot=1h", "--", "true"], 'pycron: timeot: is not a key'),
+        (["in", "5m", "-s", "overlap", "--", "true"], "--set takes KEY=VALUE"),
+        (["in", "5m", "-s", "a b=1", "--", "true"], "--set: 'a b' is no key of a job"),
+        (["in", "5m", "-s", "pool=x", "--pool", "y", "--", "true"], "pool=x: pool is given twice"),
+        (["in", "5m", "-s", "env.A=1", "-s", "env.A=2", "--", "true"], "env.A=2: A is given twice"),
+        (["at", "10m", "--", "true"], "for a time from now: pycron in 10m"),
+        (["at", "2020-01-01 12:00", "--", "true"], "has passed"),
+        (["at", "18:00", "--tz", "Europe/Berln", "--", "true"], "Europe/Berlin"),
+        (["every", "5m"], "missing argument"),
+        (["every", "1ms", "--", "true"], "pycron: every: must be a duration from 100ms"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(
+    arguments: list[str], message: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """The exit code is 2, the message says where and what, and nothing is stored."""
+    done = pycron(*arguments, env=env, check=2)
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert engine.tasks == []
+
+
+def test_without_a_daemon_it_says_so(tmp_path: Path) -> None:
+    """Nobody is there who could take it: exit code 3."""
+    done = pycron("in", "5m", "--", "true", env=environment(tmp_path), check=3)
+    assert "no daemon is running" in done.stderr
+
+
+# --- many tasks ---------------------------------------------------------------------------------
+
+
+def lines(*tasks: object) -> str:
+    """Return tasks as JSON lines."""
+    return "".join(json.dumps(task) + "\n" for task in tasks)
+
+
+def numbered(count: int) -> list[dict[str, Any]]:
+    """Return so many good tasks."""
+    return [{"command": f"echo {number}", "in": "10m"} for number in range(count)]
+
+
+def submit(
+    text: str | bytes, *arguments: str, env: dict[str, str], check: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Submit what stands in a file of this name in the home directory."""
+    path = Path(env["HOME"]) / "tasks.jsonl"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    done = pycron("submit", str(path), *arguments, env=env, check=check)
+    done.stderr = done.stderr.replace(f"{path.parent}/", "")
+    done.stdout = done.stdout.replace(f"{path.parent}/", "")
+    return done
+
+
+def test_a_file_is_stored_line_by_line(env: dict[str, str], engine: FakeEngine) -> None:
+    """In order, some hundred at a time; blank lines and a byte order mark are nothing."""
+    tasks = numbered(2 * MOST_TASKS + 1)
+    done = submit("\ufeff" + lines(*tasks) + "\n  \n", env=env)
+    assert [settings(task)["command"] for task in engine.tasks] == [t["command"] for t in tasks]
+    number = len(tasks)
+    assert done.stdout == (
+        f"{number} tasks stored, up to line {number} of tasks.jsonl: task:1 to task:{number}\n"
+    )
+    assert max(asked[1] for asked in engine.asked) == MOST_TASKS  # type: ignore[type-var]
+
+
+def test_standard_input_is_a_file_too(env: dict[str, str], engine: FakeEngine) -> None:
+    """So that a program can be put in front."""
+    done = subprocess.run(
+        [*PYCRON, "submit", "-"], env=env, input=lines({"command": ["a"], "every": "5m"}),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "1 task stored, up to line 1 of <stdin>: task:1\n"
+    assert engine.tasks[0].period == timedelta(minutes=5)
+
+
+def test_a_prefix_makes_keys_of_the_lines(env: dict[str, str], engine: FakeEngine) -> None:
+    """The file can be submitted again; a task's own key stays."""
+    text = lines({"command": "a", "in": "1m"}, {"command": "b", "in": "1m", "key": "own"})
+    submit(text, "--key", "night", env=env)
+    assert [task.key for task in engine.tasks] == ["night:1", "own"]
+    again = submit(text + lines({"command": "c", "in": "1m"}), "--key", "night", env=env)
+    assert again.stdout == (
+        "1 task stored, 2 were there before, up to line 3 of tasks.jsonl: task:1 to task:3\n"
+    )
+    assert [task.key for task in engine.tasks] == ["night:1", "own", "night:3"]
+
+
+def test_json_tells_of_every_task(env: dict[str, str]) -> None:
+    """One object a line, with the line that it is from."""
+    done = submit("\n" + lines(*numbered(2)), "--json", env=env)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(record["line"], record["task"], record["new"]) for record in records] == [
+        (2, 1, True),
+        (3, 2, True),
+    ]
+
+
+def test_all_faults_are_told_with_their_places(env: dict[str, str], engine: FakeEngine) -> None:
+    """Those of the JSON and those of the tasks, in order; of their batch nothing is stored."""
+    text = (
+        lines({"command": "a", "in": "1m"}, {"command": "", "in": "1m"})
+        + "{oops\n"
+        + "[1]\n"
+        + lines({"command": "a", "in": "1m", "timeout": 5, "overlp": "skip"})
+    )
+    done = submit(text.encode() + b'{"a": "\xff"}\n', env=env, check=2)
+    assert done.stderr.splitlines() == [
+        "tasks.jsonl:2: command: is empty",
+        "tasks.jsonl:3: is not JSON at column 2: expecting property name enclosed in double quotes",
+        'tasks.jsonl:4: is no object (a task is an object: {"command": "...", "in": "10m"})',
+        (
+            'tasks.jsonl:5: timeout: must be text with a unit, such as "90s" or "1h30m", not 5'
+            ' (for seconds write "5s")'
+        ),
+        'tasks.jsonl:5: overlp: is not a key that is known here (did you mean "overlap"?)',
+        "tasks.jsonl:6: byte 8 of the line is not UTF-8",
+        "pycron: 6 faults in tasks.jsonl; nothing is stored",
+    ]
+    assert engine.tasks == []
+
+
+def test_what_was_stored_before_a_fault_stays(env: dict[str, str], engine: FakeEngine) -> None:
+    """Nothing is stored after it, but all faults are told; and it says how far it has come."""
+    tasks = numbered(3 * MOST_TASKS)
+    tasks[MOST_TASKS]["timeout"] = tasks[-1]["timeout"] = "x"
+    done = submit(lines(*tasks), env=env, check=2)
+    assert [line.partition(" ")[0] for line in done.stderr.splitlines()[:2]] == [
+        f"tasks.jsonl:{MOST_TASKS + 1}:",
+        f"tasks.jsonl:{3 * MOST_TASKS}:",
+    ]
+    last = done.stderr.splitlines()[-1]
+    assert last == (
+        f"pycron: 2 faults in tasks.jsonl; {MOST_TASKS} tasks stored, "
+        f"up to line {MOST_TASKS} of tasks.jsonl"
+    )
+    assert len(engine.tasks) == MOST_TASKS
+
+
+def test_a_check_stores_nothing(env: dict[str, str], engine: FakeEngine) -> None:
+    """It says whether all is good, by the daemon's own crontab."""
+    assert submit(lines(*numbered(3)), "--check", env=env).stdout == "3 tasks, all good\n"
+    done = submit(lines({"command": "a", "in": "1m", "pool": "x"}), "--check", env=env, check=2)
+    assert 'tasks.jsonl:1: pool: there is no pool "x"' in done.stderr
+    assert engine.tasks == []
+
+
+def test_a_daemon_that_fails_on_the_way_is_told_with_how_far_it_was(
+    env: dict[str, str], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is the error's; what is stored is said."""
+    store = engine.submit
+
+    def once(tasks: list[NewTask]) -> list[Submitted]:
+        if engine.tasks:
+            raise LedgerError("the disk is full")
+        return store(tasks)
+
+    monkeypatch.setattr(engine, "submit", once)
+    done = submit(lines(*numbered(MOST_TASKS + 1)), env=env, check=1)
+    assert done.stderr.splitlines() == [
+        (
+            f"pycron: {MOST_TASKS} tasks stored, up to line {MOST_TASKS} of tasks.jsonl; "
+            "whether the next lines are is not known"
+        ),
+        "pycron: the disk is full",
+    ]
+
+
+def test_a_line_that_is_too_long_is_a_fault(env: dict[str, str], engine: FakeEngine) -> None:
+    """However long it is, it takes no memory; the lines after it are read."""
+    long = lines({"command": "x" * LONGEST_TASK, "in": "1m"})
+    longer = "x" * (5 * LONGEST_TASK) + "\n"
+    done = submit(long + longer + "[]\n", env=env, check=2)
+    told = done.stderr.splitlines()
+    assert told[0].startswith("tasks.jsonl:1: has ")
+    assert told[0].endswith("(put what is long into a file)")
+    assert told[1].startswith("tasks.jsonl:2: has more than ")
+    assert told[2].startswith("tasks.jsonl:3: is no object")
+
+
+def test_large_tasks_go_in_smaller_batches(env: dict[str, str], engine: FakeEngine) -> None:
+    """No request is larger than the daemon takes."""
+    tasks = [{"command": "x" * (LONGEST_TASK // 3), "in": "1m"} for _ in range(7)]
+    submit(lines(*tasks), env=env)
+    assert [asked[1] for asked in engine.asked] == [2, 2, 2, 1]
+
+
+def test_a_file_that_cannot_be_read(env: dict[str, str]) -> None:
+    """The message names it; an empty one is no fault."""
+    done = pycron("submit", "nowhere.jsonl", env=env, check=2)
+    assert done.stderr == "pycron: nowhere.jsonl cannot be read: No such file or directory\n"
+    assert submit("", env=env).stderr == "pycron: there are no tasks in tasks.jsonl\n"
+
+
+def test_a_terminal_is_left_clean(env: dict[str, str]) -> None:
+    """A line of progress is taken away before anything else is said."""
+    path = Path(env["HOME"]) / "tasks.jsonl"
+    path.write_text(lines(*numbered(10)))
+    shown = on_terminal("submit", str(path), env=env, columns=80)
+    assert shown.split("\r\x1b[K")[-1].startswith("10 tasks stored")
