@@ -227,7 +227,7 @@ class Client:
         """
         with self._reading() as ledger:
             offset = steady_offset(ledger)
-            for task in all_tasks(ledger, TaskQuery(is_open=is_open)):
+            for task in all_tasks(ledger, TaskQuery(is_open=is_open, limit=None)):
                 yield stored_task(task, offset)
 
     def _reading(self) -> closing[LedgerReader]:
