@@ -16,10 +16,10 @@ from crond_py.model import Lane
 from crond_py.ports import Timer
 
 MOST_WAITING = 64
-"""How many runs of a lane wait in memory for their turn, at most."""
+"""How many runs of a lane wait in memory for their turn, at most.
 
-FEW_WAITING = MOST_WAITING // 2
-"""From how few on more are taken up: many at a time cost one transaction."""
+More are taken up when half of them have begun: many at a time cost one transaction.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +31,7 @@ class LaneState:
     """
 
     lane: Lane
+    most_waiting: int = MOST_WAITING
     open: int = 0
     first_due: datetime | None = None
     waiting: int = 0
@@ -40,7 +41,8 @@ class LaneState:
     @property
     def room(self) -> int:
         """How many more runs may wait."""
-        return max(0, MOST_WAITING - self.waiting) if self.waiting <= FEW_WAITING else 0
+        has_room = self.waiting <= self.most_waiting // 2
+        return self.most_waiting - self.waiting if has_room else 0
 
     def note_due(self, due: datetime) -> bool:
         """Note that a task is due then; True where that is the first one now."""

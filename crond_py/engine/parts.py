@@ -9,6 +9,7 @@ from random import Random
 from typing import Protocol
 
 from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
@@ -46,7 +47,8 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
-    ``host`` is the name that jitter is made from; ``task_reader`` is given each crontab.
+    ``host`` is the name that jitter is made from; ``task_reader`` is given each crontab;
+    ``most_waiting`` submitted tasks of a lane wait in memory.
     """
 
     timekeeper: Timekeeper
@@ -59,6 +61,7 @@ class Parts:
     remove_outputs: Callable[[Sequence[str]], None]
     task_reader: Callable[[Crontab], TaskJobs]
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
+    most_waiting: int = MOST_WAITING
     host: str = field(default_factory=host_name)
 
     def drop_timer(self, active: ActiveRun, name: str) -> None:

@@ -87,7 +87,9 @@ class Tasks:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
         self._attendance.begin(stored, now, gap)
         for lane, stock in self._ledger.lanes().items():
-            self._lanes[lane] = LaneState(lane, stock.open, stock.first_due)
+            self._lanes[lane] = LaneState(
+                lane, self._parts.most_waiting, stock.open, stock.first_due
+            )
         for state in self._register.tasks.values():
             for active in [*state.active, *state.queued]:
                 self._watch(self._lane_of(active), active)
@@ -254,7 +256,7 @@ class Tasks:
     # --- lanes ----------------------------------------------------------------------------
 
     def _lane(self, lane: Lane) -> LaneState:
-        return self._lanes.setdefault(lane, LaneState(lane))
+        return self._lanes.setdefault(lane, LaneState(lane, self._parts.most_waiting))
 
     def _let_go(self, lane: LaneState) -> None:
         """Forget a lane that has nothing left."""

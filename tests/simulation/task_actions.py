@@ -33,7 +33,7 @@ def _new_task(world: World) -> NewTask:
     )
 
 
-@action(4)
+@action(3)
 def submit(world: World) -> None:
     """Hand in a task, or a few."""
     if world.daemon is None:
@@ -52,7 +52,7 @@ def submit_many(world: World) -> None:
     if world.daemon is None:
         return
     one = replace(_new_task(world), period=None, key=None)
-    requests.submit(world, [one] * 100)
+    requests.submit(world, [one] * 20)
 
 
 @action(2)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
 from crond_py.engine.core import Core
-from crond_py.engine.lanes import FEW_WAITING, MOST_WAITING
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.model import Cause, Lane, Outcome, Run, Scale, Task, task_id_of
 from crond_py.ports import NewTask, Submitted, TaskQuery
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
 Wrong = tuple[str, str, str]
 """What is wrong: the promise, the words, the job."""
+
+MOST_WAITING = 8
+"""How many tasks of a lane wait in memory here: few, so that there are soon more than that."""
 
 _PLANNED = frozenset({Cause.SCHEDULE, Cause.CATCH_UP})
 _SOON = timedelta(seconds=2)
@@ -109,7 +111,7 @@ def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> I
         return
     for task in is_open:
         due = core._tasks._attendance.wall(task.lane.scale, task.due)
-        if due < world.clock.now() - _SOON and waiting.get(task.lane, 0) <= FEW_WAITING:
+        if due < world.clock.now() - _SOON and waiting.get(task.lane, 0) <= MOST_WAITING // 2:
             text = f"it is due since {due}, and {waiting.get(task.lane, 0)} of its lane wait"
             yield "P4", text, task.job
 

@@ -17,8 +17,10 @@ from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.attendance import Attendance
 from crond_py.engine.core import Core
 from crond_py.engine.events import LaunchDue
+from crond_py.engine.lanes import LaneState
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
@@ -27,6 +29,7 @@ from crond_py.engine.recovery import Recoverer
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.stopping import Stopper
+from crond_py.engine.tasks import Tasks
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Outcome
@@ -221,6 +224,15 @@ def start_late(_old: object) -> Callable[..., None]:
     return launch
 
 
+def one_less_waits(_old: object) -> Callable[..., None]:
+    """Count what waits, and look no further."""
+
+    def begun(_self: Tasks, lane: LaneState) -> None:
+        lane.waiting -= 1
+
+    return begun
+
+
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "survivors", always([]), "P1 P5"),
@@ -244,7 +256,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
     "a start that is late": (Starter, "launch", start_late, "P4"),
     # overlap and pools
-    "a restart forgets what runs": (Recoverer, "recover", forget_active, "P1 P5"),
+    "a restart forgets what runs": (Recoverer, "recover", forget_active, "P1 P4 P5"),
     "a run that waits for its retry does not count": (
         JobState,
         "load",
@@ -266,7 +278,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         Timekeeper,
         "age",
         lambda _: lambda *_: timedelta(0),
-        "P6",
+        "P1 P6",
     ),
     "retry_on is not looked at": (attempts, "is_retryable", always(True), "P1"),
     "retries without end": (
@@ -290,6 +302,18 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "nothing is missed": (Agenda, "_after_restart", new_baseline, "P1"),
     "a job that is removed is not forgotten": (Agenda, "forget", nothing, "P1"),
     "a fixed delay never begins": (Agenda, "job_idle", nothing, "P1"),
+    # submitted tasks
+    "a task does not move on": (Tasks, "_move_on", nothing, "P1 P4"),
+    "runs of tasks are not known after a restart": (Tasks, "enter", always(False), "P1 P3"),
+    "more tasks are taken up than may wait": (
+        LaneState,
+        "room",
+        lambda _: property(lambda _lane: 1000),
+        "P4",
+    ),
+    "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
+    "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P6"),
+    "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     # stop, and what is kept
     "everything is left at a stop": (
         ActiveRun,

@@ -62,7 +62,7 @@ from tests.simulation.jobs import (
     upstreams,
 )
 from tests.simulation.story import Broken, Story
-from tests.simulation.tasks import TaskBook
+from tests.simulation.tasks import MOST_WAITING, TaskBook
 
 T = TypeVar("T")
 
@@ -284,6 +284,7 @@ class World:
             random=self.random,
             remove_outputs=lambda _outputs: None,
             task_reader=lambda _crontab: self.tasks,
+            most_waiting=MOST_WAITING,
             host=HOST,
         )
         core = Core(parts, ledger)

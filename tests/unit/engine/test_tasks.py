@@ -8,12 +8,12 @@ from datetime import timedelta
 import pytest
 
 from crond_py.crontab.model import Job, StartupTrigger
-from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.retention import OFTEN
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
+from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
 
