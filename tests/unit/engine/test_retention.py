@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from crond_py.clock import to_ns
-from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.retention import AT_ONCE, DISTRUST, OFTEN, RARELY, Retention
 from crond_py.errors import LedgerError
@@ -134,3 +135,24 @@ def test_a_clock_far_ahead_deletes_nothing_at_once() -> None:
     retention.note_row("j", far + 2 * RARELY)
     retention.sweep({"j": state}, far + 2 * RARELY, to_ns(DISTRUST))
     assert kept(ledger) == 0
+
+
+def test_a_task_that_comes_again_is_bounded_like_a_job() -> None:
+    """By its own ``keep``, while it goes on; of one that comes once the row is the task's."""
+    ledger, removed = MemoryLedger(), []
+    fill(ledger, 60)
+    retention = Retention(ledger, removed.extend, NOW)
+    often = state_of(keep_runs=10)
+    once = state_of(keep_runs=10)
+    often.job = replace(often.job, trigger=EveryTrigger(MINUTE))
+    once.job = replace(once.job, trigger=AtTrigger(NOW))
+    for state in (once, None):
+        for _ in range(OFTEN):
+            retention.note_task(state, NOW)
+    retention.sweep({}, NOW, 0)
+    assert kept(ledger) == 60
+    for _ in range(OFTEN):
+        retention.note_task(often, NOW)
+    retention.sweep({}, NOW, 0)
+    assert kept(ledger) == 10
+    assert removed == [f"out-{index}" for index in range(50)]
