@@ -146,9 +146,8 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
     The thread is the caller's business: one at a time. Statements are run one by one, and
     transactions are begun and ended by name.
     """
-    uri = f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
     connection = sqlite3.connect(
-        uri,
+        uri(path, parameters),
         uri=True,
         timeout=busy_timeout.total_seconds(),
         isolation_level=None,
@@ -161,6 +160,11 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
         connection.close()
         raise
     return connection
+
+
+def uri(path: Path, parameters: str) -> str:
+    """Return how SQLite calls a file that is to be opened with such parameters."""
+    return f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
 
 
 def check_file(path: Path) -> None:

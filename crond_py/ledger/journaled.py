@@ -277,7 +277,8 @@ class JournaledLedger(Answering):
             return tuple(self._lasting)
         text = (
             f"{aside.reason}; what runs is kept in the journal {self._journal.path} until the "
-            "ledger can be written, and pycron history does not show it before that"
+            "ledger can be written; before that pycron history and pycron tasks do not show it, "
+            "and no tasks can be handed in"
         )
         return (text, *self._lasting)
 

@@ -243,3 +243,45 @@ SELECT id FROM runs WHERE job = ? ORDER BY due, era LIMIT ?
 
 -- name: delete_task
 DELETE FROM tasks WHERE id = ?
+
+-- name: has_tasks
+SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'tasks'
+
+-- name: rescued_lanes
+SELECT id, pool, priority, "group", scale FROM main.lanes {order}
+
+-- name: copy_lane
+INSERT INTO fresh.lanes (id, pool, priority, "group", scale) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+
+-- name: copy_tasks
+INSERT INTO fresh.tasks (
+    id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
+)
+SELECT id, lane_id, due, period, definition, key, submitted_by, submitted_at, NULL
+FROM main.tasks NOT INDEXED
+WHERE ended_at IS NULL AND id BETWEEN :begin AND :end
+AND due BETWEEN :first AND :last AND submitted_at BETWEEN :first AND :last
+AND lane_id IN (SELECT id FROM fresh.lanes) ORDER BY id
+ON CONFLICT DO NOTHING
+
+-- name: copied_texts
+SELECT definition, key, submitted_by FROM fresh.tasks WHERE id BETWEEN :begin AND :end
+
+-- name: rescued_tasks
+SELECT id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
+FROM main.tasks NOT INDEXED WHERE ended_at IS NULL AND id BETWEEN :begin AND :end ORDER BY id {order}
+
+-- name: copy_task
+INSERT INTO fresh.tasks (
+    id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+
+-- name: count_copied
+UPDATE fresh.lanes SET (open, stored) = (
+    SELECT count(*), count(*) FROM fresh.tasks WHERE lane_id = lanes.id AND ended_at IS NULL
+)
+
+-- name: delete_bare_lanes
+DELETE FROM fresh.lanes WHERE stored = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,10 +20,10 @@ from crond_py.errors import LedgerError
 from crond_py.ledger.database import connect, load_queries, set_aside
 from crond_py.ledger.known import Remains
 from crond_py.ledger.records import to_cursor, to_runs
-from crond_py.ledger.rescue import NONSENSE, first, last_task_id, open_tasks, rows
+from crond_py.ledger.rescue import NONSENSE, copy_open_tasks, first, last_task_id, rows
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, steps_of_run, to_step
-from crond_py.model import Cursor, Run, Task
+from crond_py.model import Cursor, Run
 from crond_py.ports import SetCursor
 
 _PATIENCE = timedelta(milliseconds=250)
@@ -50,7 +50,7 @@ def begin_in_place(
     _discard(new)
     try:
         if original is None or not _is_copied(original, new):
-            _build(new, remains, now, _tasks(path, remains, original))
+            _build(new, remains, now, original or path)
         aside = set_aside(path, now) if path.exists() else None
     except BaseException:
         _discard(new)
@@ -59,10 +59,9 @@ def begin_in_place(
     return aside
 
 
-def _build(new: Path, remains: Remains, now: datetime, tasks: Iterable[Sequence[Task]]) -> None:
+def _build(new: Path, remains: Remains, now: datetime, old: SqliteLedger | Path) -> None:
     with closing(SqliteLedger.open(new, now=now, identity=remains.identity)) as ledger:
-        for part in tasks:
-            ledger.enter_tasks(part)
+        _copy_tasks(old, new, remains.identity)
         ledger.enter_tasks(remains.tasks)
         for steps in _in_parts(_steps(remains)):
             ledger.write_each(steps)
@@ -75,19 +74,19 @@ def _build(new: Path, remains: Remains, now: datetime, tasks: Iterable[Sequence[
         )
 
 
-def _tasks(path: Path, remains: Remains, original: SqliteLedger | None) -> Iterator[Sequence[Task]]:
-    """Yield the tasks that can be read: of the file, or of the open one that was deleted."""
-    if original is not None:
-        yield from original.rescued_tasks()
+def _copy_tasks(old: SqliteLedger | Path, new: Path, identity: str) -> None:
+    """Copy the tasks of an open ledger that was deleted, or of the file that is there."""
+    if isinstance(old, SqliteLedger):
+        old.copy_tasks_to(new)
         return
     try:
-        connection = connect(path, "mode=rw", _PATIENCE)
+        connection = connect(old, "mode=rw", _PATIENCE)
     except sqlite3.Error:
         return
     with closing(connection):
-        identity = first(connection, load_queries()["identity"])
-        if identity in {None, remains.identity} or not remains.identity:
-            yield from open_tasks(connection)
+        found = first(connection, load_queries()["identity"])
+        if found is None or found == identity or not identity:
+            copy_open_tasks(connection, new)
 
 
 def _is_copied(original: SqliteLedger, new: Path) -> bool:

@@ -29,7 +29,7 @@ from crond_py.ledger.database import (
 )
 from crond_py.ledger.reader import Asking, open_reader
 from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
-from crond_py.ledger.rescue import open_tasks
+from crond_py.ledger.rescue import copy_open_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
 from crond_py.model import Run, Task
@@ -177,9 +177,9 @@ class SqliteLedger(Asking):
         with self._transaction(is_synchronous=False):
             return self._task_tables.enter(tasks)
 
-    def rescued_tasks(self) -> Iterator[list[Task]]:
-        """Yield, a part at a time, the tasks that have not ended, whatever else is damaged."""
-        return open_tasks(self._connection)
+    def copy_tasks_to(self, fresh: Path) -> None:
+        """Copy the tasks that have not ended to a ledger that has none, whatever is damaged."""
+        copy_open_tasks(self._connection, fresh)
 
     def _check_in_place(self) -> None:
         if not self.is_in_place:
