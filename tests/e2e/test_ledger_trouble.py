@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +15,8 @@ import pytest
 from crond_py.clock import SystemClock
 from crond_py.ledger.sqlite import open_reader
 from crond_py.ports import RunQuery
-from tests.support.daemon import PATIENCE_S, PROGRAMS, Daemon, Event, assert_accounted
+from tests.support.daemon import Daemon, Event, assert_accounted
+from tests.support.ledgertrouble import locked, ruin
 
 TICK = """
 [jobs.tick]
@@ -44,25 +43,6 @@ IN_JOURNAL = "the ledger cannot be written; what runs is kept in the journal"
 OVER = "the ledger can be written again"
 
 
-@contextmanager
-def _locked(ledger: Path) -> Iterator[None]:
-    """Hold the ledger as another program does that writes it."""
-    with subprocess.Popen(
-        [sys.executable, PROGRAMS / "ledger_hold.py", ledger],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdin is not None
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        yield
-        holder.stdin.write("\n")
-        holder.stdin.flush()
-        assert holder.stdout.readline() == "released\n"
-        assert holder.wait(PATIENCE_S) == 0
-
-
 def test_locked_for_seconds(daemon: Daemon) -> None:
     """While another program holds the ledger the jobs go on; afterwards all is in it (P1, P8).
 
@@ -70,7 +50,7 @@ def test_locked_for_seconds(daemon: Daemon) -> None:
     """
     log = daemon.start(TICK)
     log.wait("run succeeded", job="tick")
-    with _locked(daemon.ledger):
+    with locked(daemon.ledger):
         log.wait(IN_JOURNAL)
         since = len(log.events)
         (trouble,) = daemon.status()["troubles"]
@@ -95,14 +75,14 @@ def test_locked_for_seconds(daemon: Daemon) -> None:
     assert [row["run"] for row in rows] == list(range(1, len(rows) + 1))
 
 
-def test_killed_while_locked(daemon: Daemon) -> None:
+def test_killed_whilelocked(daemon: Daemon) -> None:
     """What the journal had when the daemon was killed is in the ledger after it (P1, P2, P8).
 
     A run that was started meanwhile and still runs is found again: its number is the same.
     """
     log = daemon.start(TICK + LONG)
     log.wait("run succeeded", job="tick")
-    with _locked(daemon.ledger):
+    with locked(daemon.ledger):
         daemon.cli("trigger", "long")
         log.wait("run started", job="long")
         log.wait(IN_JOURNAL)
@@ -121,11 +101,11 @@ def test_killed_while_locked(daemon: Daemon) -> None:
     assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))
 
 
-def test_started_while_locked(daemon: Daemon) -> None:
+def test_started_whilelocked(daemon: Daemon) -> None:
     """One that starts on a locked ledger works at once, with all the last one knew (P1, P8)."""
     log = daemon.start(TICK + LONG)
     log.wait("run succeeded", job="tick")
-    with _locked(daemon.ledger):
+    with locked(daemon.ledger):
         daemon.cli("trigger", "long")
         started = log.wait("run started", job="long")
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
@@ -147,10 +127,10 @@ def test_started_while_locked(daemon: Daemon) -> None:
     assert len(daemon.history("long")) == 1
 
 
-def test_stopped_while_locked(daemon: Daemon) -> None:
+def test_stopped_whilelocked(daemon: Daemon) -> None:
     """A daemon that is told to stop meanwhile does so, and the next one has it all (P1, P8)."""
     log = daemon.start(TICK)
-    with _locked(daemon.ledger):
+    with locked(daemon.ledger):
         log.wait(IN_JOURNAL)
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
         daemon.stop()
@@ -284,21 +264,6 @@ command = 'sh "$STAMP" ran'
 """
 
 
-def _ruin(ledger: Path, *spared: str) -> None:
-    """Overwrite the pages that tables and indexes begin with, but for those named."""
-    with closing(sqlite3.connect(ledger, isolation_level=None)) as probe:
-        probe.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        roots = probe.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage").fetchall()
-        (size,) = probe.execute("PRAGMA page_size").fetchone()
-        with ledger.open("r+b", buffering=0) as file:
-            for name, page in roots:
-                if name not in spared:
-                    file.seek((page - 1) * size)
-                    file.write(b"\xa5" * size)
-        # Another program's change makes the daemon read anew what it has in memory.
-        probe.execute("UPDATE meta SET created_at = created_at + 1")
-
-
 def test_damaged_while_it_runs(daemon: Daemon) -> None:
     """A ledger that is found damaged is set aside, and the work goes on in another (P8, P1, P2).
 
@@ -309,7 +274,7 @@ def test_damaged_while_it_runs(daemon: Daemon) -> None:
     log.wait("run started", job="long")
     daemon.cli("trigger", "quick")
     log.wait("run succeeded", job="quick")
-    _ruin(daemon.ledger, "meta")
+    ruin(daemon.ledger, "meta")
     daemon.cli("trigger", "quick", "--wait")  # until its outcome is in the ledger
     damaged = log.wait("the ledger is damaged; it was set aside and a fresh one begun")
     assert damaged["level"] == "critical"
@@ -340,7 +305,7 @@ def test_salvaged_at_the_start(daemon: Daemon) -> None:
     daemon.cli("trigger", "long")
     log.wait("run started", job="long")
     daemon.kill()
-    _ruin(daemon.ledger, "meta", "cursors", "runs", "attempts", "sqlite_sequence", "runs_open")
+    ruin(daemon.ledger, "meta", "cursors", "runs", "attempts", "sqlite_sequence", "runs_open")
     log = daemon.start()
     log.wait("the ledger is damaged")
     (long,) = daemon.status()["active"]
