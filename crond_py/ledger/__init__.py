@@ -6,12 +6,14 @@ runs against every ledger.
 
 - ``journaled``: the daemon's. ``JournaledLedger`` is ``sqlite``, and while that takes nothing
   (locked, no room, damaged, deleted) ``aside``: the ``journal`` takes the writes, and ``memory``
-  answers, for tasks with ``moved``. ``opening.open_ledger`` makes it.
+  answers, for tasks with ``moved``. ``opening.open_ledger`` makes it; ``answering`` passes
+  questions on.
 - ``sqlite``: the file. ``SqliteLedger`` writes, ``open_reader`` looks on from any process.
-- ``memory``: the same in memory, which can also be made to fail and to crash, for tests.
+- ``memory``: the same in memory, which can also be made to fail and to crash, for tests; its
+  tasks are in ``memorytasks``.
 - ``lock``: who may write. One daemon to a state directory.
-- ``salvage``, ``spare``, ``known``: what is carried over from a damaged file to a fresh one, read
-  from it, from a copy beside it, or known to the daemon.
+- ``salvage``, ``rescue``, ``spare``, ``known``: what is carried over from a damaged file to a fresh
+  one, read from it (tasks apart), from a copy beside it, or known to the daemon.
 - ``mark``: beside the file, what it must know; so it shows when its newest records are lost.
 - ``steps``: writes as rows, for the file and the journal alike; ``changes``, ``tasklists``,
   ``undo``: for memory.

@@ -16,12 +16,11 @@ from itertools import islice
 from typing import Self
 
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
-from crond_py.ledger.changes import changed, claimed, entered, moved, with_attempt
-from crond_py.ledger.records import LARGEST_ID
-from crond_py.ledger.tasklists import Position, chosen, first_due, stocks
+from crond_py.ledger.changes import changed, claimed, with_attempt
+from crond_py.ledger.memorytasks import MemoryTasks, check_text
+from crond_py.ledger.tasklists import Position, first_due, stocks
 from crond_py.ledger.undo import Undo, take_back
 from crond_py.model import TASK_PREFIX, Cursor, Lane, Run, State, Task
-from crond_py.policy import TICK
 from crond_py.ports import (
     Claim,
     Gap,
@@ -48,7 +47,7 @@ class _Content:
     occurrences: dict[tuple[str, int, datetime], int] = field(default_factory=dict)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     last_id: dict[str, int] = field(default_factory=dict)
-    tasks: dict[int, Task] = field(default_factory=dict)
+    tasks: MemoryTasks = field(default_factory=MemoryTasks)
     unsynced: list[Undo] = field(default_factory=list)
 
 
@@ -83,8 +82,7 @@ class MemoryLedger:
             ledger.hold(run)
         for cursor in cursors.values():
             ledger.hold_cursor(cursor)
-        ledger._content.tasks.update((task.id, task) for task in tasks)
-        ledger._content.last_id["tasks"] = last_task_id
+        ledger._content.tasks.hold(tasks, last_task_id)
         return ledger
 
     def hold(self, run: Run) -> None:
@@ -109,7 +107,7 @@ class MemoryLedger:
     @property
     def last_task_id(self) -> int:
         """The largest id that a task has been given."""
-        return self._content.last_id.get("tasks", 0)
+        return self._content.tasks.last_id
 
     @property
     def number_of_runs(self) -> int:
@@ -198,29 +196,24 @@ class MemoryLedger:
     def task(self, task_id: int) -> Task | None:
         """Return one task."""
         self._check_open()
-        return self._content.tasks.get(task_id)
+        return self._content.tasks.by_id.get(task_id)
 
     def tasks(self, query: TaskQuery) -> list[Task]:
         """Return the tasks that are asked for; see ``ports.TaskQuery``."""
         self._check_open()
-        after = None
-        if query.after_id is not None:
-            after = self._content.tasks.get(query.after_id)
-            if after is None:
-                raise UnknownNameError(f"there is no task {query.after_id} to go on from")
-        return chosen(self._content.tasks.values(), query, after)
+        return self._content.tasks.listed(query)
 
     def lanes(self) -> dict[Lane, LaneStock]:
         """Return every lane that has open tasks."""
         self._check_open()
-        return stocks(self._content.tasks.values())
+        return stocks(self._content.tasks.by_id.values())
 
     def tasks_due(
         self, lane: Lane, *, after: Position | None, until: datetime | None, limit: int
     ) -> list[Task]:
         """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
         self._check_open()
-        tasks = self._content.tasks.values()
+        tasks = self._content.tasks.by_id.values()
         return first_due(tasks, lane, after=after, until=until, limit=limit)
 
     def _all(self) -> Iterable[Run]:
@@ -246,10 +239,10 @@ class MemoryLedger:
                     case SetAttempt():
                         self._set_attempt(write, undo)
                     case SetCursor(cursor):
-                        _check_text(cursor.job, cursor.fingerprint, cursor.boot_id)
+                        check_text(cursor.job, cursor.fingerprint, cursor.boot_id)
                         undo.put(self._content.cursors, cursor.job, cursor)
                     case SetTask():
-                        self._set_task(write, undo)
+                        self._content.tasks.move(write, undo)
         except BaseException:
             undo.take_back()
             raise
@@ -263,31 +256,13 @@ class MemoryLedger:
             return []
         self._fail_if_told()
         undo = Undo()
-        keys = {
-            (task.submitted_by, task.key): task
-            for task in self._content.tasks.values()
-            if task.key is not None
-        }
-        answers: list[Submitted] = []
         try:
-            for wanted in tasks:
-                known = None if wanted.key is None else keys.get((wanted.submitted_by, wanted.key))
-                task = known or self._enter(wanted, now, undo)
-                answers.append(Submitted(task, is_new=known is None))
-                if task.key is not None:
-                    keys[task.submitted_by, task.key] = task
+            answers = self._content.tasks.submit(tasks, now, undo)
         except BaseException:
             undo.take_back()
             raise
         self._commit(undo, is_durable=True)
         return answers
-
-    def _enter(self, wanted: NewTask, now: datetime, undo: Undo) -> Task:
-        task = entered(self.last_task_id + 1, wanted, now)
-        _check_task(task)
-        undo.put(self._content.last_id, "tasks", task.id)
-        undo.put(self._content.tasks, task.id, task)
-        return task
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int
@@ -311,33 +286,23 @@ class MemoryLedger:
         self._check_open()
         self._fail_if_told()
         undo = Undo()
-        runs_of = self._runs_of_tasks()
+        runs_of: dict[str, list[Run]] = defaultdict(list)
+        for run in self._all():
+            if run.job.startswith(TASK_PREFIX):
+                runs_of[run.job].append(run)
+
+        def is_free(task: Task) -> bool:
+            return all(_has_finished(run, older_than) for run in runs_of[task.job])
+
         runs: list[Run] = []
-        for task in self._tasks_to_prune(runs_of, older_than)[: max(0, limit)]:
+        for task in self._content.tasks.to_prune(older_than, is_free)[: max(0, limit)]:
             found = sorted(runs_of[task.job], key=lambda run: (run.due, run.era))
             room = limit - len(runs)
             runs += found[:room]
             if len(found) > room:
                 break
-            undo.drop(self._content.tasks, task.id)
+            undo.drop(self._content.tasks.by_id, task.id)
         return self._delete_runs(runs, undo)
-
-    def _runs_of_tasks(self) -> dict[str, list[Run]]:
-        runs: dict[str, list[Run]] = defaultdict(list)
-        for run in self._all():
-            if run.job.startswith(TASK_PREFIX):
-                runs[run.job].append(run)
-        return runs
-
-    def _tasks_to_prune(self, runs: Mapping[str, list[Run]], older_than: datetime) -> list[Task]:
-        ended = [
-            (task.ended_at, task.id, task)
-            for task in self._content.tasks.values()
-            if task.ended_at is not None
-            and task.ended_at < older_than
-            and all(_has_finished(run, older_than) for run in runs.get(task.job, ()))
-        ]
-        return [task for *_, task in sorted(ended)]
 
     def _delete_runs(self, runs: Sequence[Run], undo: Undo) -> Pruned:
         outputs: list[str] = []
@@ -396,13 +361,6 @@ class MemoryLedger:
         run = self._known(write.run_id)
         undo.put(self._content.runs, run.id, with_attempt(run, write.attempt))
 
-    def _set_task(self, write: SetTask, undo: Undo) -> None:
-        task = self._content.tasks.get(write.task_id)
-        if task is None:
-            message = f"the ledger has no task {write.task_id}, so it cannot change"
-            raise LedgerRefusedError(message)
-        undo.put(self._content.tasks, task.id, moved(task, write))
-
     def _known(self, run_id: int) -> Run:
         run = self._content.runs.get(run_id)
         if run is None:
@@ -432,29 +390,13 @@ class MemoryLedger:
 
 def _check(run: Run) -> None:
     """Refuse what the tables of the real ledger refuse."""
-    _check_text(run.job)
+    check_text(run.job)
     if (run.state is State.DONE) is not (run.outcome is not None):
         raise LedgerRefusedError(f"a run in state {run.state} with outcome {run.outcome} is none")
     if run.count < 1 or (run.last_due is not None and run.last_due < run.due):
         raise LedgerRefusedError(
             f"a run of {run.count} occurrences from {run.due} to {run.last_due}"
         )
-
-
-def _check_task(task: Task) -> None:
-    lane, period = task.lane, task.period
-    _check_text(lane.pool, lane.group, task.definition, task.submitted_by, task.key or "")
-    if abs(lane.priority) > LARGEST_ID:
-        raise LedgerRefusedError(f"a priority of {lane.priority} is too large")
-    if period is not None and not TICK <= period <= LARGEST_ID * TICK:
-        raise LedgerRefusedError(f"a task cannot come again each {period}")
-
-
-def _check_text(*texts: str) -> None:
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise LedgerRefusedError(f"no text that can be kept: {error}") from error
 
 
 def _meets(query: RunQuery, run: Run) -> bool:
