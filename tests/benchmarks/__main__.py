@@ -1,66 +1,136 @@
-"""Measure pycron beside what the machine can do."""
+"""Measure pycron beside what the machine can do, and beside other daemons."""
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import os
+import platform
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks import on_time
-from tests.benchmarks.jobs import Way
-from tests.benchmarks.memory import measure_idle, measure_load, measure_running
+from tests.benchmarks import on_time, plan
+from tests.benchmarks.moments import CLOCK
+from tests.benchmarks.origins import STORE
 from tests.benchmarks.ours import Pycron
-from tests.benchmarks.peer import Workplace
-from tests.benchmarks.records import Recorder
+from tests.benchmarks.peer import PROGRAMS, Peer, Workplace
+from tests.benchmarks.peers import ALL, USUAL
+from tests.benchmarks.records import Recorder, read_records
+from tests.benchmarks.stage import Stage
+from tests.benchmarks.table import render
 
-SOURCES = Path(__file__).parent / "programs"
-BUILD = Path(__file__).parents[2] / "build" / "bench"
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def build_programs() -> Path:
     """Compile the C programs; return where they are."""
-    BUILD.mkdir(parents=True, exist_ok=True)
+    compiler = shutil.which("cc")
+    if compiler is None:
+        sys.exit("make bench needs a C compiler (cc): the job that is started is written in C")
+    STORE.mkdir(parents=True, exist_ok=True)
     for name, flags in (("tick", ["-static"]), ("limit", [])):
-        source = SOURCES / f"{name}.c"
-        subprocess.run(["cc", "-O2", *flags, "-o", BUILD / name, source], check=True)
-    return BUILD
+        source = PROGRAMS / f"{name}.c"
+        subprocess.run([compiler, "-O2", *flags, "-o", STORE / name, source], check=True)
+    return STORE
+
+
+def choose_peers(names: str, recorder: Recorder) -> list[Peer]:
+    """Return the daemons of these names that are to be had; the others are told of."""
+    if names == "none":
+        return []
+    known = {peer.name: peer for peer in ALL}
+    wanted = {"all": list(known), "usual": [peer.name for peer in USUAL]}.get(names)
+    wanted = wanted or names.split(",")
+    if unknown := [name for name in wanted if name not in known]:
+        sys.exit(f"no such daemon: {', '.join(unknown)}; there are {', '.join(known)}")
+    found = []
+    for name in wanted:
+        why_not = known[name].missing()
+        if why_not is None:
+            found.append(known[name])
+            recorder.add("version", name, version=known[name].version())
+        else:
+            recorder.leave_out(name, why_not)
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument(
+        "only", nargs="?", help=f"what to measure, else all: {','.join(plan.MEASURES)}"
+    )
+    parser.add_argument("--quick", action="store_true", help="under two minutes, ours alone")
+    parser.add_argument(
+        "--peers", metavar="NAMES", help="all, usual, none, or names; quick has none"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="append the records, JSON lines")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="make the table again, no more")
+    parser.add_argument("--kinds", metavar="KINDS", help=f"of bursts: {','.join(on_time.KINDS)}")
+    parser.add_argument("--jobs", metavar="COUNTS", help="of crontabs that are loaded")
+    parser.add_argument("--rounds", type=int, help="of bursts")
+    parser.add_argument("--slot", type=int, metavar="SECONDS", help="that a burst has to itself")
+    parser.add_argument("--seconds", type=int, help="of lone starts, or idle")
+    return parser.parse_args()
+
+
+def extent_of(options: argparse.Namespace) -> plan.Extent:
+    """Return how much is to be measured."""
+    given: dict[str, object] = {
+        "kinds": options.kinds and tuple(options.kinds.split(",")),
+        "loads": options.jobs and tuple(map(int, options.jobs.split(","))),
+        "rounds": options.rounds,
+        "slot_s": options.slot,
+        "seconds": options.seconds,
+        "idle_s": options.seconds,
+    }
+    extent = plan.QUICK if options.quick else plan.FULL
+    return replace(extent, **{key: value for key, value in given.items() if value is not None})
+
+
+def machine() -> dict[str, object]:
+    """Return what the report says about where it was made."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "pycron": Pycron().version(),
+        "processors": os.cpu_count(),
+        "processor": names[0] if names else platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "date": f"{CLOCK.now():%Y-%m-%d}",
+    }
 
 
 def main() -> None:
-    """Measure."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("only", nargs="?", default="late,burst,idle,running,load")
-    parser.add_argument("--kinds", default=",".join(on_time.KINDS))
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--slot", type=int, default=8)
-    parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--jobs", default="10000,100000")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    """Measure and print the table."""
+    options = arguments()
+    if options.table is not None:
+        sys.stdout.write(render(read_records(options.table)))
+        return
+    wanted = options.only.split(",") if options.only else list(plan.MEASURES)
+    if unknown := [name for name in wanted if name not in plan.MEASURES]:
+        sys.exit(f"no such measurement: {', '.join(unknown)}; {', '.join(plan.MEASURES)}")
+    extent = extent_of(options)
+    # What a daemon leaves behind comes to us and is ended.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    work, recorder, only = Workplace(build_programs()), Recorder(options.out), options.only
+    stage = Stage(Workplace(build_programs()), Recorder(options.out))
     try:
-        if "late" in only:
-            on_time.measure_late(options.kinds.split(",")[0], options.seconds, work, recorder)
-        if "burst" in only:
-            pace = on_time.Pace(options.rounds, options.slot)
-            kinds = options.kinds.split(",")
-            on_time.measure_bursts(kinds, options.count, pace, work, recorder)
-        if "idle" in only:
-            measure_idle([Pycron()], (10, 1000), options.seconds, work, recorder)
-        if "running" in only:
-            for way in (Way.SHELL, Way.ARRAY):
-                measure_running([Pycron()], 200, work, recorder, way)
-        if "load" in only:
-            counts = [int(count) for count in options.jobs.split(",")]
-            measure_load([Pycron()], counts, work, recorder)
+        stage.recorder.add("machine", os.uname().nodename, **machine())
+        peers = choose_peers(
+            options.peers or ("none" if options.quick else "usual"), stage.recorder
+        )
+        plan.run(wanted, extent, peers, stage)
     finally:
-        work.close()
+        stage.work.close()
+    sys.stdout.write(render(stage.recorder.records))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.benchmarks.moments import CLOCK
 
-TICK_LONG_AWAY = timedelta(days=60)
+LONG_AHEAD = timedelta(days=60)
 
 
 class Way(StrEnum):
@@ -65,24 +65,30 @@ class Job:
     def five_fields(self) -> str:
         """When, as a classic crontab has it."""
         if isinstance(self.when, FarAway):
-            day = CLOCK.now() + TICK_LONG_AWAY
+            day = CLOCK.now() + LONG_AHEAD
             hour, minute = divmod(self.when.minute_of_day, 60)
             return f"{minute} {hour} {min(day.day, 28)} {day.month} *"
         assert isinstance(self.when, Minutely), "five fields have no seconds"
         return "* * * * *"
 
     @property
+    def of_minute(self) -> tuple[int, ...]:
+        """The seconds of a minute in which it is due."""
+        return self.when.of_minute if isinstance(self.when, Seconds) else (0,)
+
+    @property
     def six_fields(self) -> str:
         """When, with the seconds first."""
         if isinstance(self.when, Seconds):
-            return ",".join(map(str, self.when.of_minute)) + " * * * * *"
+            return ",".join(map(str, self.of_minute)) + " * * * * *"
         return f"0 {self.five_fields}"
 
 
-def far_away(count: int, tick: Path, file: Path) -> list[Job]:
+def far_away(count: int, tick: Path, file: Path, way: Way = Way.SHELL) -> list[Job]:
     """Return jobs that are not due while anything is measured."""
     return [
-        Job(f"far{n}", FarAway(n % 1440), (str(tick), str(file), f"far.{n}")) for n in range(count)
+        Job(f"far{n}", FarAway(n % 1440), (str(tick), str(file), f"far.{n}"), way)
+        for n in range(count)
     ]
 
 

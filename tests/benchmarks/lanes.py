@@ -16,13 +16,11 @@ from statistics import median
 
 from tests.benchmarks.jobs import Job, Seconds, Way, due
 from tests.benchmarks.moments import MINUTE_S, SECOND_NS, next_multiple, wait_until
-from tests.benchmarks.peer import Peer, Started, Workplace
+from tests.benchmarks.peer import PROGRAMS, Peer, Started, Workplace
 from tests.benchmarks.processes import usage
-from tests.benchmarks.stamps import Lateness, read_stamps
+from tests.benchmarks.stamps import EARLY_S, Lateness, read_stamps
 
-BARE = Path(__file__).parent / "programs" / "bare.py"
 SETTLE_S = 30.0
-LAST_STARTS_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Lane:
     user: str | None = None
     program: tuple[str, ...] | None = None
     beside: tuple[str, ...] = ()
-    """The lanes of programs that the daemon's figures are divided by."""
+    """The labels of the lanes of programs that the daemon's figures are divided by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,18 @@ class Cycle:
 
     seconds: int
     lanes: tuple[Lane, ...]
+    rest_s: float
+    """How long after the last instant its starts may come."""
+
+    @property
+    def first_s(self) -> float:
+        """When in the cycle the first lane begins."""
+        return min(min(lane.seconds) for lane in self.lanes)
+
+    @property
+    def end_s(self) -> float:
+        """When in the cycle, or after it, the last starts have come."""
+        return max(max(lane.seconds) for lane in self.lanes) + self.rest_s
 
     def jobs(self, tick: Path, file: Path) -> list[Job]:
         """Return the daemon's jobs."""
@@ -70,7 +80,7 @@ def c_program(work: Workplace) -> tuple[str, ...]:
 
 def bare_python() -> tuple[str, ...]:
     """Return the command of the floor in Python."""
-    return (sys.executable, "-IS", str(BARE))
+    return (sys.executable, "-IS", str(PROGRAMS / "bare.py"))
 
 
 def measure(
@@ -85,34 +95,31 @@ def measure(
     directory = work.directory()
     with Started(peer, cycle.jobs(work.tick, directory / "stamps"), directory) as daemon:
         daemon.settle(SETTLE_S, quiet_s=0.4)
-        begin = next_multiple(cycle.seconds, lead=1.0)
+        begin = next_multiple(cycle.seconds, lead=0.7 - cycle.first_s)
+        end = begin + cycle.seconds * (rounds - 1) + cycle.end_s
         dues = {lane.label: _dues(lane, begin, cycle.seconds, rounds) for lane in cycle.lanes}
         programs = [
-            _start(lane, dues[lane.label], work, directory / "stamps")
+            start_program(lane, dues[lane.label], work, directory / "stamps")
             for lane in cycle.lanes
             if lane.program is not None
         ]
-        wait_until(begin - 0.5)
         before = usage(daemon.pid)
-        wait_until(begin + cycle.seconds * rounds - 0.1)
+        wait_until(end - 0.1)
         for program in programs:
             program.wait()
         daemon.check()
         used_s = usage(daemon.pid).cpu_s - before.cpu_s
         stamps = read_stamps(directory / "stamps")
-    late = {
-        lane.label: Lateness.of(
-            [at for at in stamps[lane.label] if at < begin + cycle.seconds * rounds - 0.05],
-            dues[lane.label],
-            lane.count,
-        )
-        for lane in cycle.lanes
-    }
-    figures = {lane.label: late[lane.label].figures() | _beside(lane, late) for lane in cycle.lanes}
-    starts = sum(len(late[lane.label].all) for lane in cycle.lanes if lane.program is None)
+    late = {}
     for lane in cycle.lanes:
-        if lane.program is None and starts:
-            figures[lane.label]["cpu_s_a_start"] = used_s / starts
+        over = begin + cycle.seconds * rounds + lane.seconds[0] - EARLY_S
+        starts = [at for at in stamps[lane.label] if at < over]
+        late[lane.label] = Lateness.of(starts, dues[lane.label], lane.count)
+    figures = {lane.label: late[lane.label].figures() | _beside(lane, late) for lane in cycle.lanes}
+    ours = [lane.label for lane in cycle.lanes if lane.program is None]
+    count = sum(len(late[label].all) for label in ours)
+    for label in ours:
+        figures[label]["cpu_s_a_start"] = used_s / count if count else None
     return figures
 
 
@@ -120,9 +127,10 @@ def _dues(lane: Lane, begin: float, cycle: int, rounds: int) -> list[float]:
     return [begin + n * cycle + second for n in range(rounds) for second in lane.seconds]
 
 
-def _start(
+def start_program(
     lane: Lane, dues: Sequence[float], work: Workplace, file: Path
 ) -> subprocess.Popen[bytes]:
+    """Start a lane's program with its instants, in seconds."""
     assert lane.program is not None
     way = "sh" if lane.way is Way.SHELL else "exec"
     instants = [str(round(at * SECOND_NS)) for at in dues]

@@ -1,19 +1,26 @@
-"""How late jobs start, and how many a second when many are due at once: the cycles of lanes."""
+"""How late jobs start, and how many a second when many are due at once: the cycles of lanes.
+
+Daemons whose jobs are due in seconds share a minute with the machine's limit: a burst of theirs is
+followed by one of a C program, a lone start by one in the same second. Those that know only
+minutes have their burst on the full minute, and the C program's four seconds later.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 
-from tests.benchmarks.jobs import Way
-from tests.benchmarks.lanes import Cycle, Lane, bare_python, c_program, measure
+from tests.benchmarks.jobs import Minutely, Way, due
+from tests.benchmarks.lanes import Cycle, Lane, bare_python, c_program, measure, start_program
+from tests.benchmarks.moments import MINUTE_S, next_multiple, pause, wait_until
 from tests.benchmarks.ours import Pycron
-from tests.benchmarks.peer import Workplace
-from tests.benchmarks.records import Recorder
+from tests.benchmarks.peer import Peer, Started
+from tests.benchmarks.stage import Stage
+from tests.benchmarks.stamps import Lateness, read_stamps
 
 MANY, FEW = 500, 50
-CYCLES_S = (5, 6, 10, 12, 15, 20, 30, 60)
 
 KINDS = {
     "shell": (Way.SHELL, False),
@@ -25,64 +32,140 @@ KINDS = {
 """The kinds of commands that bursts are measured with: how it is written, and whether as another
 user."""
 OTHER_USER = "nobody"
+CYCLES_S = (5, 6, 10, 12, 15, 20, 30, 60)
+
+AFTER_MINUTE_S, BEFORE_MINUTE_S = 12, 51
+"""The seconds of a minute that are used by those that leave its beginning to others."""
+C_AFTER_S = 4
+STARTS_AFTER_S = 6.0
+SETTLED_BEFORE_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often something is measured: rounds, and the seconds that a burst has to itself."""
-
-    rounds: int
-    slot_s: int
+# --- cycles -------------------------------------------------------------------------------------
 
 
-def lone(kind: str, work: Workplace) -> Cycle:
-    """Return one job due each second, in turn with C and bare Python within the second."""
-    way, _ = KINDS[kind]
+def lone_starts(way: Way, stage: Stage, first_s: int = 0, last_s: int = 4) -> Cycle:
+    """Return one job due in each of these seconds, in turn with C and bare Python."""
     beside = Way.SHELL if way is Way.SHELL else Way.ARRAY
-    seconds = tuple(range(5))
-    return Cycle(
-        len(seconds),
-        (
-            Lane("lone", 1, seconds, way, beside=("C", "python")),
-            Lane("C", 1, tuple(s + 0.5 for s in seconds), beside, program=c_program(work)),
-            Lane("python", 1, tuple(s + 0.75 for s in seconds), beside, program=bare_python()),
-        ),
+    seconds = tuple(range(first_s, last_s + 1))
+    at = {part: tuple(s + part for s in seconds) for part in (0.5, 0.75)}
+    lanes = (
+        Lane("lone", 1, seconds, way, beside=("C", "python")),
+        Lane("C", 1, at[0.5], beside, program=c_program(stage.work)),
+        Lane("python", 1, at[0.75], beside, program=bare_python()),
     )
+    return Cycle(_shortest(last_s + 1), lanes, rest_s=0.5)
 
 
-def bursts(kinds: Sequence[str], count: int, slot_s: int, work: Workplace) -> Cycle:
+def kinds_in_turn(
+    kinds: Sequence[str], count: int, slot_s: int, stage: Stage, first_s: int = 0
+) -> Cycle:
     """Return bursts of each kind, and of C with the shell and without it, each in its own slot."""
     lanes: list[Lane] = []
-    for in_shell, label in ((True, "C-shell"), (False, "C-exec")):
-        of_this = [kind for kind in kinds if (KINDS[kind][0] is Way.SHELL) is in_shell]
-        if not of_this:
-            continue
-        way = Way.SHELL if in_shell else Way.ARRAY
-        lanes.append(Lane(label, count, (len(lanes) * slot_s,), way, program=c_program(work)))
+
+    def slot() -> tuple[float, ...]:
+        return (first_s + len(lanes) * slot_s,)
+
+    for label, for_shell in (("C-shell", True), ("C-exec", False)):
+        of_this = [kind for kind in kinds if (KINDS[kind][0] is Way.SHELL) is for_shell]
+        if of_this:
+            way = Way.SHELL if for_shell else Way.ARRAY
+            lanes.append(Lane(label, count, slot(), way, program=c_program(stage.work)))
         for kind in of_this:
             way, as_other = KINDS[kind]
             user = OTHER_USER if as_other else None
-            lanes.append(Lane(kind, count, (len(lanes) * slot_s,), way, user, beside=(label,)))
-    need = len(lanes) * slot_s
-    return Cycle(next(cycle for cycle in CYCLES_S if cycle >= need), tuple(lanes))
+            lanes.append(Lane(kind, count, slot(), way, user, beside=(label,)))
+    return Cycle(_shortest(first_s + len(lanes) * slot_s), tuple(lanes), rest_s=slot_s - 1)
 
 
-def measure_late(kind: str, seconds: int, work: Workplace, recorder: Recorder) -> None:
-    """Record how late a lone job of ours is."""
-    cycle = lone(kind, work)
-    figures = measure(Pycron(), cycle, max(seconds // cycle.seconds, 1), work)
-    for label, values in figures.items():
-        recorder.add("lone", "pycron" if label == "lone" else label, kind=kind, **values)
+def _shortest(need_s: int) -> int:
+    return next(cycle for cycle in CYCLES_S if cycle >= need_s)
 
 
-def measure_bursts(
-    kinds: Sequence[str], count: int, pace: Pace, work: Workplace, recorder: Recorder
-) -> None:
-    """Record how fast bursts of ours are started."""
+def of_a_minute(peer: Peer, stage: Stage) -> Cycle:
+    """Return 500, 50 and lone jobs of a daemon within one minute, in turn with the C program."""
+    way = Way.SHELL if peer.way is Way.SHELL else Way.ARRAY
+    c = c_program(stage.work)
+    lone = tuple(range(36, 52))
+    return Cycle(
+        MINUTE_S,
+        (
+            Lane("many", MANY, (12, 20), peer.way, beside=("C-many",)),
+            Lane("C-many", MANY, (16, 24), way, program=c),
+            Lane("few", FEW, (28, 30, 32, 34), peer.way, beside=("C-few",)),
+            Lane("C-few", FEW, (29, 31, 33, 35), way, program=c),
+            Lane("lone", 1, lone, peer.way, beside=("C-lone",)),
+            Lane("C-lone", 1, tuple(s + 0.5 for s in lone), way, program=c),
+        ),
+        rest_s=0.5,
+    )
+
+
+# --- measurements -------------------------------------------------------------------------------
+
+
+def measure_lone(way: Way, cycle: Cycle, rounds: int, stage: Stage) -> None:
+    """Record how late a lone job of ours is, and C and bare Python beside it."""
+    for label, values in measure(Pycron(), cycle, rounds, stage.work).items():
+        stage.recorder.add("lone", "pycron" if label == "lone" else label, way=way, **values)
+
+
+def possible_kinds(kinds: Sequence[str], stage: Stage) -> list[str]:
+    """Return the kinds that can be measured here; the others are recorded as left out."""
     possible = [kind for kind in kinds if not KINDS[kind][1] or os.geteuid() == 0]
-    for kind in set(kinds) - set(possible):
-        recorder.leave_out(f"burst {kind}", "only root can start jobs as another user")
-    cycle = bursts(possible, count, pace.slot_s, work)
-    for label, values in measure(Pycron(), cycle, pace.rounds, work).items():
+    for kind in kinds:
+        if kind not in possible:
+            stage.recorder.leave_out(f"burst {kind}", "only root can start jobs as another user")
+    return possible
+
+
+def measure_kinds(cycle: Cycle, rounds: int, stage: Stage) -> None:
+    """Record how fast bursts of ours are started, by the kind of their command."""
+    count = cycle.lanes[0].count
+    for label, values in measure(Pycron(), cycle, rounds, stage.work).items():
         who = label if label.startswith("C-") else "pycron"
-        recorder.add("burst", who, kind=label, count=count, **values)
+        stage.recorder.add("kinds", who, kind=label, count=count, **values)
+
+
+def measure_minute(peer: Peer, stage: Stage) -> None:
+    """Record how late a daemon is that knows seconds, in a minute of its own."""
+    figures = measure(peer, of_a_minute(peer, stage), 1, stage.work)
+    for label, count in (("many", MANY), ("few", FEW), ("lone", 1)):
+        values = {
+            "of_C" if key.startswith("of_") else "after_C_s" if key.startswith("after_") else key: v
+            for key, v in figures[label].items()
+        }
+        stage.recorder.add("late", peer.name, count=count, way=peer.way, **values)
+
+
+def measure_full_minute(peers: Sequence[Peer], count: int, stage: Stage) -> None:
+    """Record how late daemons are that know only minutes; several only with a lone job each."""
+    work = stage.work
+    with ExitStack() as stack:
+        minute = next_multiple(MINUTE_S, lead=SETTLED_BEFORE_S + len(peers))
+        wait_until(minute - 2 * SETTLED_BEFORE_S - len(peers))
+        running: list[Started] = []
+        for peer in peers:
+            # Some look at whole seconds after their start: each is to begin at any part of one.
+            pause(random.random())
+            directory = work.directory()
+            file = directory / "stamps"
+            jobs = due(count, Minutely(), work.tick, file, label="due", way=peer.way)
+            running.append(stack.enter_context(Started(peer, jobs, directory)))
+        way = Way.SHELL if peers[0].way is Way.SHELL else Way.ARRAY
+        limit = Lane("C", count, (0,), way, program=c_program(work))
+        at_s = minute + C_AFTER_S
+        program = start_program(limit, [at_s], work, running[0].stamps) if count > 1 else None
+        wait_until(minute + STARTS_AFTER_S)
+        if program is not None:
+            program.wait()
+        for daemon in running:
+            stamps = read_stamps(daemon.stamps)
+            late = Lateness.of(stamps["due"], [minute], count)
+            figures = late.figures()
+            if program is not None:
+                ours, theirs = late.rates()[0], Lateness.of(stamps["C"], [at_s], count).rates()[0]
+                figures["of_C"] = ours / theirs if ours and theirs else None
+            stage.recorder.add(
+                "late", daemon.peer.name, count=count, way=daemon.peer.way, **figures
+            )

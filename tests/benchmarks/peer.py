@@ -18,9 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.benchmarks.jobs import Job
+from tests.benchmarks.jobs import Job, Way
 from tests.benchmarks.moments import monotonic_s, pause, wall_s
+from tests.benchmarks.origins import NotObtainedError, Origin
 from tests.benchmarks.processes import cpu_s, rss_kb, tree
+
+PROGRAMS = Path(__file__).parent / "programs"
+"""What daemons run, and what runs libraries as daemons."""
 
 LOOK_EVERY_S = 0.02
 GRACE_S = 3.0
@@ -30,6 +34,10 @@ class Peer:
     """A daemon that can be measured. Subclasses are the adapters."""
 
     name = "?"
+    origin: Origin
+    """Where it comes from."""
+    way = Way.SHELL
+    """How its jobs' commands are written; those in SHELL it gives to a shell."""
     has_seconds = False
     """Whether it can be told to start a job in a second of the minute."""
     most_jobs = 1_000_000
@@ -38,12 +46,18 @@ class Peer:
     """Shell lines that are run before it, in a mount namespace of its own (root)."""
 
     def missing(self) -> str | None:
-        """Return why it cannot be measured here, or None."""
-        raise NotImplementedError
+        """Return why it cannot be measured here, or None. It is brought here if it must be."""
+        if self.mounts and os.geteuid() != 0:
+            return "only root can give it the directories that it insists on"
+        try:
+            self.origin.obtain()
+        except NotObtainedError as error:
+            return str(error)
+        return None
 
     def version(self) -> str:
         """Return its version."""
-        raise NotImplementedError
+        return self.origin.version()
 
     def write(self, directory: Path, jobs: Sequence[Job]) -> None:
         """Write its configuration."""

@@ -1,0 +1,133 @@
+"""What is measured, in which order, and how often: quickly or in full.
+
+Daemons that know only minutes have their bursts on full minutes, one after the other; between
+these the others are measured, so that each is alone at its bursts and no minute is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+
+from tests.benchmarks import on_time
+from tests.benchmarks.commands import measure_commands
+from tests.benchmarks.jobs import Way
+from tests.benchmarks.memory import measure_idle, measure_load, measure_running
+from tests.benchmarks.ours import Pycron
+from tests.benchmarks.peer import Peer
+from tests.benchmarks.stage import Stage
+
+MEASURES = ("late", "burst", "idle", "running", "load", "commands")
+
+IDLE = (10, 1_000)
+RUNNING = 200
+WITH_FIFTY = ("Debian cron", "cronie")
+"""The daemons of minutes that get a burst of 50 too; each burst costs a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measurement of the plan; the name is for the report, should it fail."""
+
+    name: str
+    take: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured."""
+
+    kinds: tuple[str, ...] = tuple(on_time.KINDS)
+    rounds: int = 2
+    """Bursts of each kind."""
+    slot_s: int = 5
+    """How long one of them has to itself."""
+    seconds: int = 40
+    """Lone starts of ours."""
+    idle_s: int = 60
+    loads: tuple[int, ...] = (10_000, 100_000)
+    turns: int = 15
+    """How often each command is run."""
+
+
+QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=15, loads=(10_000,), turns=5)
+FULL = Extent()
+
+
+def run(wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stage: Stage) -> None:
+    """Measure ours, and the others where there are any."""
+    if "late" in wanted and peers:
+        _run_minutes(wanted, extent, peers, stage)
+    else:
+        _run_starts_of_ours(wanted, extent, stage)
+    _run_rest(wanted, extent, peers, stage)
+
+
+def _run_starts_of_ours(wanted: Sequence[str], extent: Extent, stage: Stage) -> None:
+    """Measure the starts of ours alone, one thing after the other."""
+    if "late" in wanted:
+        cycle = on_time.lone_starts(Way.SHELL, stage)
+        rounds = max(extent.seconds // cycle.seconds, 1)
+        measure = partial(on_time.measure_lone, Way.SHELL, cycle, rounds, stage)
+        stage.attempt("a lone job", measure)
+    if "burst" in wanted:
+        kinds = on_time.possible_kinds(extent.kinds, stage)
+        cycle = on_time.kinds_in_turn(kinds, on_time.MANY, extent.slot_s, stage)
+        measure = partial(on_time.measure_kinds, cycle, extent.rounds, stage)
+        stage.attempt("bursts by kind", measure)
+
+
+def _run_minutes(
+    wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stage: Stage
+) -> None:
+    """Measure all starts, in minutes that are divided between the daemons."""
+    on_the_minute = _bursts_on_the_minute([p for p in peers if not p.has_seconds], stage)
+    lone = on_time.lone_starts(Way.SHELL, stage, on_time.AFTER_MINUTE_S, on_time.BEFORE_MINUTE_S)
+    between = [Step("a lone job", partial(on_time.measure_lone, Way.SHELL, lone, 1, stage))]
+    for peer in (Pycron(), *peers):
+        if peer.has_seconds:
+            measure = partial(on_time.measure_minute, peer, stage)
+            between.append(Step(f"{peer.name}, starts", measure))
+    if "burst" in wanted:
+        kinds = on_time.possible_kinds(extent.kinds, stage)
+        cycle = on_time.kinds_in_turn(
+            kinds, on_time.MANY, extent.slot_s, stage, on_time.AFTER_MINUTE_S
+        )
+        measure = partial(on_time.measure_kinds, cycle, 1, stage)
+        between += [Step("bursts by kind", measure)] * extent.rounds
+    for pair in zip_longest(on_the_minute, between):
+        for step in pair:
+            if step is not None:
+                stage.attempt(step.name, step.take)
+
+
+def _bursts_on_the_minute(peers: Sequence[Peer], stage: Stage) -> list[Step]:
+    if not peers:
+        return []
+    measure = on_time.measure_full_minute
+    few = [peer for peer in peers if peer.name in WITH_FIFTY]
+    sizes = [(peer, on_time.MANY) for peer in peers] + [(peer, on_time.FEW) for peer in few]
+    return [
+        Step("lone jobs on the minute", partial(measure, peers, 1, stage)),
+        *(
+            Step(f"{peer.name}, {count} at once", partial(measure, [peer], count, stage))
+            for peer, count in sizes
+        ),
+    ]
+
+
+def _run_rest(wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stage: Stage) -> None:
+    ours = Pycron()
+    all_of_them = [ours, *peers]
+    running = [(peer, peer.way) for peer in all_of_them if peer.most_jobs >= RUNNING]
+    running.append((ours, Way.ARRAY))
+    for step in (
+        Step("running", lambda: measure_running(running, RUNNING, stage)),
+        Step("idle", lambda: measure_idle(all_of_them, IDLE, extent.idle_s, stage)),
+        Step("load", lambda: measure_load(all_of_them, extent.loads, stage)),
+        Step("commands", lambda: measure_commands(extent.turns, stage)),
+    ):
+        if step.name in wanted:
+            stage.attempt(step.name, step.take)
