@@ -18,7 +18,7 @@ from tests.benchmarks.jobs import Job, Seconds, Way, due
 from tests.benchmarks.moments import MINUTE_S, SECOND_NS, next_multiple, wait_until
 from tests.benchmarks.peer import PROGRAMS, Peer, Started, Workplace
 from tests.benchmarks.processes import usage
-from tests.benchmarks.stamps import EARLY_S, Lateness, read_stamps
+from tests.benchmarks.stamps import EARLY_S, Lateness, read_stamps, wait_for_stamps
 
 SETTLE_S = 30.0
 
@@ -45,7 +45,7 @@ class Cycle:
     seconds: int
     lanes: tuple[Lane, ...]
     rest_s: float
-    """How long after the last instant its starts may come."""
+    """How long after the last instant its starts are waited for at most."""
 
     @property
     def first_s(self) -> float:
@@ -54,7 +54,7 @@ class Cycle:
 
     @property
     def end_s(self) -> float:
-        """When in the cycle, or after it, the last starts have come."""
+        """When in the cycle, or after it, nothing more is waited for."""
         return max(max(lane.seconds) for lane in self.lanes) + self.rest_s
 
     def jobs(self, tick: Path, file: Path) -> list[Job]:
@@ -98,13 +98,16 @@ def measure(
         begin = next_multiple(cycle.seconds, lead=0.7 - cycle.first_s)
         end = begin + cycle.seconds * (rounds - 1) + cycle.end_s
         dues = {lane.label: _dues(lane, begin, cycle.seconds, rounds) for lane in cycle.lanes}
+        counts = {lane.label: lane.count for lane in cycle.lanes}
         programs = [
             start_program(lane, dues[lane.label], work, directory / "stamps")
             for lane in cycle.lanes
             if lane.program is not None
         ]
         before = usage(daemon.pid)
-        wait_until(end - 0.1)
+        wanted = {label: len(dues[label]) * counts[label] for label in dues}
+        wait_until(max(map(max, dues.values())))
+        wait_for_stamps(daemon.stamps, wanted, end)
         for program in programs:
             program.wait()
         daemon.check()

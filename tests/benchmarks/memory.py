@@ -133,7 +133,7 @@ def _start_far_away(peer: Peer, count: int, stage: Stage) -> Started:
 
 def _said_up(daemon: Started) -> float | None:
     """Return when the daemon's log says that it is up, in seconds after its start (pycron only)."""
-    for line in (daemon.directory / "log").read_text("utf-8", "replace").splitlines():
+    for line in daemon.log().splitlines():
         if '"event"' in line and "is up" in line:
             at = datetime.fromisoformat(json.loads(line)["time"])
             return at.timestamp() - daemon.began_wall_s

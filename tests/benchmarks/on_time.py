@@ -2,7 +2,7 @@
 
 Daemons whose jobs are due in seconds share a minute with the machine's limit: a burst of theirs is
 followed by one of a C program, a lone start by one in the same second. Those that know only
-minutes have their burst on the full minute, and the C program's four seconds later.
+minutes have their burst on the full minute, and the C program's follows.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import ExitStack
 
 from tests.benchmarks.jobs import Minutely, Way, due
 from tests.benchmarks.lanes import Cycle, Lane, bare_python, c_program, measure, start_program
-from tests.benchmarks.moments import MINUTE_S, next_multiple, pause, wait_until
+from tests.benchmarks.moments import MINUTE_S, next_multiple, pause, wait_until, wall_s
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer, Started
 from tests.benchmarks.stage import Stage
-from tests.benchmarks.stamps import Lateness, read_stamps
+from tests.benchmarks.stamps import Lateness, read_stamps, wait_for_stamps
 
 MANY, FEW = 500, 50
 
@@ -36,8 +36,8 @@ CYCLES_S = (5, 6, 10, 12, 15, 20, 30, 60)
 
 AFTER_MINUTE_S, BEFORE_MINUTE_S = 12, 51
 """The seconds of a minute that are used by those that leave its beginning to others."""
-C_AFTER_S = 4
-STARTS_AFTER_S = 6.0
+C_AFTER_S = 1.0
+STARTS_WITHIN_S = 20.0
 SETTLED_BEFORE_S = 3.0
 
 
@@ -54,7 +54,7 @@ def lone_starts(way: Way, stage: Stage, first_s: int = 0, last_s: int = 4) -> Cy
         Lane("C", 1, at[0.5], beside, program=c_program(stage.work)),
         Lane("python", 1, at[0.75], beside, program=bare_python()),
     )
-    return Cycle(_shortest(last_s + 1), lanes, rest_s=0.5)
+    return Cycle(_shortest(last_s + 1), lanes, rest_s=1.0)
 
 
 def kinds_in_turn(
@@ -75,7 +75,7 @@ def kinds_in_turn(
             way, as_other = KINDS[kind]
             user = OTHER_USER if as_other else None
             lanes.append(Lane(kind, count, slot(), way, user, beside=(label,)))
-    return Cycle(_shortest(first_s + len(lanes) * slot_s), tuple(lanes), rest_s=slot_s - 1)
+    return Cycle(_shortest(first_s + len(lanes) * slot_s), tuple(lanes), rest_s=slot_s)
 
 
 def _shortest(need_s: int) -> int:
@@ -97,7 +97,7 @@ def of_a_minute(peer: Peer, stage: Stage) -> Cycle:
             Lane("lone", 1, lone, peer.way, beside=("C-lone",)),
             Lane("C-lone", 1, tuple(s + 0.5 for s in lone), way, program=c),
         ),
-        rest_s=0.5,
+        rest_s=1.0,
     )
 
 
@@ -152,20 +152,28 @@ def measure_full_minute(peers: Sequence[Peer], count: int, stage: Stage) -> None
             file = directory / "stamps"
             jobs = due(count, Minutely(), work.tick, file, label="due", way=peer.way)
             running.append(stack.enter_context(Started(peer, jobs, directory)))
-        way = Way.SHELL if peers[0].way is Way.SHELL else Way.ARRAY
-        limit = Lane("C", count, (0,), way, program=c_program(work))
-        at_s = minute + C_AFTER_S
-        program = start_program(limit, [at_s], work, running[0].stamps) if count > 1 else None
-        wait_until(minute + STARTS_AFTER_S)
-        if program is not None:
-            program.wait()
+        wait_until(minute)
         for daemon in running:
-            stamps = read_stamps(daemon.stamps)
-            late = Lateness.of(stamps["due"], [minute], count)
-            figures = late.figures()
-            if program is not None:
-                ours, theirs = late.rates()[0], Lateness.of(stamps["C"], [at_s], count).rates()[0]
-                figures["of_C"] = ours / theirs if ours and theirs else None
+            wait_for_stamps(daemon.stamps, {"due": count}, minute + STARTS_WITHIN_S)
+        beside = _beside_c(running[0], count, stage) if count > 1 else None
+        for daemon in running:
+            late = Lateness.of(read_stamps(daemon.stamps)["due"], [minute], count)
+            rate = late.rates()[0]
+            ratio = {"of_C": rate / beside} if rate and beside else {}
             stage.recorder.add(
-                "late", daemon.peer.name, count=count, way=daemon.peer.way, **figures
+                "late",
+                daemon.peer.name,
+                count=count,
+                way=daemon.peer.way,
+                **late.figures(),
+                **ratio,
             )
+
+
+def _beside_c(daemon: Started, count: int, stage: Stage) -> float | None:
+    """Return the rate of the C program, after the daemon's burst and in its place."""
+    way = Way.SHELL if daemon.peer.way is Way.SHELL else Way.ARRAY
+    at_s = wall_s() + C_AFTER_S
+    lane = Lane("C", count, (0,), way, program=c_program(stage.work))
+    start_program(lane, [at_s], stage.work, daemon.stamps).wait()
+    return Lateness.of(read_stamps(daemon.stamps)["C"], [at_s], count).rates()[0]

@@ -39,6 +39,10 @@ class Pycron(Peer):
         crontab, state = directory / "crontab.toml", directory / "state"
         return [PYCRON, "run", crontab, "--state-dir", state, "--log-format", "json"]
 
+    def is_up(self, log: str) -> bool:
+        """Return whether it says so."""
+        return f"pycron {self.version()} is up" in log
+
 
 def _job(job: Job) -> str:
     command = list(job.argv) if job.way is Way.ARRAY else job.line

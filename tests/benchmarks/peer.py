@@ -67,6 +67,10 @@ class Peer:
         """Return the command that runs it in the foreground."""
         raise NotImplementedError
 
+    def is_up(self, log: str) -> bool:
+        """Return whether the daemon's log says that it is ready, where it says so at all."""
+        return True
+
     def environment(self, directory: Path) -> Mapping[str, str]:
         """Return what it needs in its environment beyond ours."""
         return {}
@@ -115,8 +119,11 @@ class Started:
 
     def tail(self) -> str:
         """Return the end of its log, on one line."""
-        text = (self.directory / "log").read_text("utf-8", "replace")
-        return " ".join(text.split())[-300:]
+        return " ".join(self.log().split())[-300:]
+
+    def log(self) -> str:
+        """Return what it has logged."""
+        return (self.directory / "log").read_text("utf-8", "replace")
 
     def check(self) -> None:
         """Raise RuntimeError where it has ended."""
@@ -138,7 +145,8 @@ class Started:
             if abs(now_used - used) > 0.002:
                 last = passed
             used = now_used
-            if passed - last > quiet_s and passed > 1:
+            is_quiet = passed - last > quiet_s and passed > 1
+            if is_quiet and self.peer.is_up(self.log()):
                 return last, most_kb
             pause(LOOK_EVERY_S)
         return None, most_kb

@@ -21,6 +21,9 @@ from tests.benchmarks.stage import Stage
 
 MEASURES = ("late", "burst", "idle", "running", "load", "commands")
 
+BESIDE_OTHERS = {"late", "idle", "running", "load"}
+"""Those of them that the other daemons are measured in, too."""
+
 IDLE = (10, 1_000)
 RUNNING = 200
 WITH_FIFTY = ("Debian cron", "cronie")

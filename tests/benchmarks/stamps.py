@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from statistics import median
 
+from tests.benchmarks.moments import pause, wall_s
+
+LOOK_EVERY_S = 0.1
 EARLY_S = 0.05
 """A start this much before its instant still belongs to it: clocks are read one after another."""
 
@@ -23,6 +26,15 @@ def read_stamps(file: Path) -> dict[str, list[float]]:
         name, at_ns = line.split()
         found[name.partition(".")[0]].append(int(at_ns) / 1e9)
     return found
+
+
+def wait_for_stamps(file: Path, wanted: Mapping[str, int], until: float) -> None:
+    """Wait until there are so many of each label, or the wall clock shows ``until``."""
+    while wall_s() < until:
+        stamps = read_stamps(file)
+        if all(len(stamps[label]) >= number for label, number in wanted.items()):
+            return
+        pause(LOOK_EVERY_S)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
