@@ -7,17 +7,18 @@ import ctypes
 import os
 import platform
 import shutil
-import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks import on_time, plan
-from tests.benchmarks.moments import CLOCK
-from tests.benchmarks.origins import STORE
+from tests.benchmarks.moments import CLOCK, pause
+from tests.benchmarks.origins import STORE, NotObtainedError, run
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import PROGRAMS, Peer, Workplace
 from tests.benchmarks.peers import ALL, USUAL
+from tests.benchmarks.processes import machine_busy
 from tests.benchmarks.records import Recorder, read_records
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.table import render
@@ -26,15 +27,26 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def build_programs() -> Path:
-    """Compile the C programs; return where they are."""
+    """Compile the C programs; return where they are. Raises NotObtainedError."""
     compiler = shutil.which("cc")
     if compiler is None:
-        sys.exit("make bench needs a C compiler (cc): the job that is started is written in C")
+        raise NotObtainedError("the job that is started is written in C: install a compiler (cc)")
     STORE.mkdir(parents=True, exist_ok=True)
     for name, flags in (("tick", ["-static"]), ("limit", [])):
         source = PROGRAMS / f"{name}.c"
-        subprocess.run([compiler, "-O2", *flags, "-o", STORE / name, source], check=True)
+        run([compiler, "-O2", *flags, "-o", STORE / name, source], STORE)
     return STORE
+
+
+def without_compiler(wanted: Sequence[str], recorder: Recorder) -> list[str]:
+    """Return what can be measured here: without a C compiler not what starts jobs."""
+    try:
+        build_programs()
+    except NotObtainedError as error:
+        for name in plan.STARTS_JOBS.intersection(wanted):
+            recorder.leave_out(name, str(error))
+        return [name for name in wanted if name not in plan.STARTS_JOBS]
+    return list(wanted)
 
 
 def choose_peers(names: str, recorder: Recorder) -> list[Peer]:
@@ -105,7 +117,16 @@ def machine() -> dict[str, object]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "date": f"{CLOCK.now():%Y-%m-%d}",
+        "busy": busy_share(),
     }
+
+
+def busy_share() -> float:
+    """Return how much of the machine's processors others use, over a second."""
+    begin = machine_busy()
+    pause(1.0)
+    end = machine_busy()
+    return (end[0] - begin[0]) / max(end[1] - begin[1], 1)
 
 
 def main() -> None:
@@ -120,9 +141,10 @@ def main() -> None:
     extent = extent_of(options)
     # What a daemon leaves behind comes to us and is ended.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    stage = Stage(Workplace(build_programs()), Recorder(options.out))
+    stage = Stage(Workplace(STORE), Recorder(options.out))
     try:
-        stage.recorder.add("machine", os.uname().nodename, **machine())
+        stage.recorder.add("machine", platform.node(), **machine())
+        wanted = without_compiler(wanted, stage.recorder)
         peers = choose_peers(
             options.peers or ("none" if options.quick else "usual"), stage.recorder
         )

@@ -10,17 +10,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from statistics import median
 
 from tests.benchmarks.jobs import Job, Seconds, Way, due
-from tests.benchmarks.moments import MINUTE_S, SECOND_NS, next_multiple, wait_until
+from tests.benchmarks.moments import MINUTE_S, SECOND_NS, wait_until, wall_s
 from tests.benchmarks.peer import PROGRAMS, Peer, Started, Workplace
 from tests.benchmarks.processes import usage
 from tests.benchmarks.stamps import EARLY_S, Lateness, read_stamps, wait_for_stamps
 
 SETTLE_S = 30.0
+UP_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Cycle:
     lanes: tuple[Lane, ...]
     rest_s: float
     """How long after the last instant its starts are waited for at most."""
+    shift_s: int = 0
+    """How much later in the minute all of it is."""
 
     @property
     def first_s(self) -> float:
@@ -69,8 +73,23 @@ class Cycle:
         return jobs
 
     def _of_minute(self, lane: Lane) -> tuple[int, ...]:
-        begins = range(0, MINUTE_S, self.seconds)
-        return tuple(sorted(int(begin + second) for begin in begins for second in lane.seconds))
+        begins = range(self.shift_s, self.shift_s + MINUTE_S, self.seconds)
+        return tuple(
+            sorted(int(begin + second) % MINUTE_S for begin in begins for second in lane.seconds)
+        )
+
+    def begin(self, first_after: float) -> float:
+        """Return when the next one begins whose first lane is not before an instant."""
+        earliest = first_after - self.first_s - self.shift_s
+        return ceil(earliest / self.seconds) * self.seconds + self.shift_s
+
+    def soon(self) -> Cycle:
+        """Return the cycle shifted so that one begins a few seconds from now.
+
+        Only of use where a minute's seconds need not be left to others.
+        """
+        first = ceil(wall_s() + UP_WITHIN_S - self.first_s)
+        return replace(self, shift_s=first % self.seconds)
 
 
 def c_program(work: Workplace) -> tuple[str, ...]:
@@ -95,7 +114,7 @@ def measure(
     directory = work.directory()
     with Started(peer, cycle.jobs(work.tick, directory / "stamps"), directory) as daemon:
         daemon.settle(SETTLE_S, quiet_s=0.4)
-        begin = next_multiple(cycle.seconds, lead=0.7 - cycle.first_s)
+        begin = cycle.begin(wall_s() + 0.7)
         end = begin + cycle.seconds * (rounds - 1) + cycle.end_s
         dues = {lane.label: _dues(lane, begin, cycle.seconds, rounds) for lane in cycle.lanes}
         counts = {lane.label: lane.count for lane in cycle.lanes}

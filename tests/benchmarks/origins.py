@@ -56,9 +56,9 @@ class Debian:
         shutil.rmtree(self.root, ignore_errors=True)
         downloads = self.root / ".packages"
         downloads.mkdir(parents=True)
-        _run(["apt-get", "-q", "download", self.package, *self.more], downloads)
+        run(["apt-get", "-q", "download", self.package, *self.more], downloads)
         for file in downloads.glob("*.deb"):
-            _run(["dpkg", "-x", file, self.root], downloads)
+            run(["dpkg", "-x", file, self.root], downloads)
         (self.root / ".complete").touch()
 
     def version(self) -> str:
@@ -86,9 +86,9 @@ class Python:
             return
         shutil.rmtree(root, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)
-        _run([sys.executable, "-m", "venv", root], root.parent)
+        run([sys.executable, "-m", "venv", root], root.parent)
         wanted = f"{self.package}=={self.release}"
-        _run([self.binaries / "python", "-m", "pip", "-q", "install", wanted], root)
+        run([self.binaries / "python", "-m", "pip", "-q", "install", wanted], root)
         (root / ".complete").touch()
 
     def version(self) -> str:
@@ -116,7 +116,7 @@ class Node:
             return
         self.modules.parent.mkdir(parents=True, exist_ok=True)
         (self.modules.parent / "package.json").write_text("{}")
-        _run(["npm", "install", "--silent", f"{self.package}@{self.release}"], self.modules.parent)
+        run(["npm", "install", "--silent", f"{self.package}@{self.release}"], self.modules.parent)
 
     @property
     def _description(self) -> Path:
@@ -155,7 +155,8 @@ class Given:
         return "given"
 
 
-def _run(command: Sequence[str | Path], directory: Path) -> None:
+def run(command: Sequence[str | Path], directory: Path) -> None:
+    """Run a command quietly. Raises NotObtainedError with the end of what it said."""
     try:
         done = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, check=False, timeout=PATIENCE_S

@@ -21,10 +21,14 @@ from tests.benchmarks.stage import Stage
 
 MEASURES = ("late", "burst", "idle", "running", "load", "commands")
 
+STARTS_JOBS = {"late", "burst", "running"}
+"""Those of them that jobs are started in."""
+
 BESIDE_OTHERS = {"late", "idle", "running", "load"}
 """Those of them that the other daemons are measured in, too."""
 
 IDLE = (10, 1_000)
+LONE_MINUTES = 2
 RUNNING = 200
 WITH_FIFTY = ("Debian cron", "cronie")
 """The daemons of minutes that get a burst of 50 too; each burst costs a minute."""
@@ -55,7 +59,7 @@ class Extent:
     """How often each command is run."""
 
 
-QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=15, loads=(10_000,), turns=5)
+QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=10, loads=(10_000,), turns=5)
 FULL = Extent()
 
 
@@ -73,12 +77,12 @@ def _run_starts_of_ours(wanted: Sequence[str], extent: Extent, stage: Stage) -> 
     if "late" in wanted:
         cycle = on_time.lone_starts(Way.SHELL, stage)
         rounds = max(extent.seconds // cycle.seconds, 1)
-        measure = partial(on_time.measure_lone, Way.SHELL, cycle, rounds, stage)
+        measure = partial(on_time.measure_lone, Way.SHELL, cycle.soon(), rounds, stage)
         stage.attempt("a lone job", measure)
     if "burst" in wanted:
         kinds = on_time.possible_kinds(extent.kinds, stage)
         cycle = on_time.kinds_in_turn(kinds, on_time.MANY, extent.slot_s, stage)
-        measure = partial(on_time.measure_kinds, cycle, extent.rounds, stage)
+        measure = partial(on_time.measure_kinds, cycle.soon(), extent.rounds, stage)
         stage.attempt("bursts by kind", measure)
 
 
@@ -88,7 +92,8 @@ def _run_minutes(
     """Measure all starts, in minutes that are divided between the daemons."""
     on_the_minute = _bursts_on_the_minute([p for p in peers if not p.has_seconds], stage)
     lone = on_time.lone_starts(Way.SHELL, stage, on_time.AFTER_MINUTE_S, on_time.BEFORE_MINUTE_S)
-    between = [Step("a lone job", partial(on_time.measure_lone, Way.SHELL, lone, 1, stage))]
+    measure = partial(on_time.measure_lone, Way.SHELL, lone, 1, stage)
+    between = [Step("a lone job", measure)] * LONE_MINUTES
     for peer in (Pycron(), *peers):
         if peer.has_seconds:
             measure = partial(on_time.measure_minute, peer, stage)

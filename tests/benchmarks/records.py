@@ -32,12 +32,17 @@ class Recorder:
         if self.out is not None:
             with self.out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
-        sys.stderr.write(f"{json.dumps(_rounded(record))}\n")
+        sys.stderr.write(_for_people(record) + "\n")
         sys.stderr.flush()
 
 
-def _rounded(record: Record) -> Record:
-    return {k: round(v, 5) if isinstance(v, float) else v for k, v in record.items()}
+def _for_people(record: Record) -> str:
+    shown = [
+        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in record.items()
+        if key not in {"measure", "who"} and value is not None
+    ]
+    return " ".join([f"{record['measure']}, {record['who']}:", *shown])
 
 
 def read_records(file: Path) -> list[Record]:

@@ -72,13 +72,23 @@ def _machine(figures: Figures) -> list[str]:
     first = found[0]
     words = (
         f"pycron {first['pycron']} on {first['processors']} x {first['processor']}, "
-        f"{first['system']}, Python {first['python']}, {first['date']}."
+        f"{first['system']}, Python {first['python']}, {first['date']}. "
+        f"Others kept the processors {first['busy']:.0%} busy when it began."
     )
-    note = "x: how many times pycron's. C: posix_spawn in a loop, measured in turn."
+    note = (
+        "x: how many times pycron's. C: posix_spawn in a loop, which took turns. All give their "
+        f"commands to a shell{_without_shell(figures)}."
+    )
     versions = [r for r in figures.records if r["measure"] == "version"]
     others = ", ".join(f"{r['who']} {r['version']}" for r in versions)
     texts = [words, note] + ([f"Others: {others}."] if others else [])
     return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
+
+
+def _without_shell(figures: Figures) -> str:
+    late = [record for record in figures.records if record["measure"] == "late"]
+    names = dict.fromkeys(r["who"] for r in late if r.get("way", "shell") != "shell")
+    return f" but {', '.join(names)}" if names else ""
 
 
 def _starts(figures: Figures) -> list[str]:

@@ -10,6 +10,8 @@ import pytest
 from crond_py.crontab import load_crontab
 from crond_py.timetable import schedule_of
 from tests.benchmarks.jobs import FarAway, Job, Minutely, Seconds, Way, due, far_away
+from tests.benchmarks.lanes import Cycle, Lane
+from tests.benchmarks.origins import Given, NotObtainedError
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.peers import ALL
@@ -110,6 +112,52 @@ def test_adapters_write_every_job(peer: Peer, tmp_path: Path) -> None:
     assert ("due.2;" in written) is (peer.way is Way.SHELL)
 
 
+def test_what_no_registry_has_is_looked_for_where_it_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program in a directory of $BENCH_PATH is found; else it is said what to do."""
+    given = Given(("somecron",))
+    monkeypatch.delenv("BENCH_PATH", raising=False)
+    with pytest.raises(NotObtainedError, match=r"directory of `somecron` in \$BENCH_PATH"):
+        given.obtain()
+    program = tmp_path / "somecron"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("BENCH_PATH", f"/nowhere:{tmp_path}")
+    given.obtain()
+    assert given.path("somecron") == program
+
+
+# --- cycles ---
+
+
+def lane(label: str, *seconds: float, program: tuple[str, ...] | None = None) -> Lane:
+    """Return a lane of two jobs."""
+    return Lane(label, 2, seconds, program=program)
+
+
+def test_a_cycle_comes_again_within_the_minute() -> None:
+    """The daemon's jobs of a lane are due in its seconds of each cycle; a program has no jobs."""
+    lanes = (lane("a", 0), lane("c", 4, program=("c",)), lane("b", 8, 9))
+    jobs = Cycle(20, lanes, rest_s=1).jobs(Path("/bin/tick"), Path("/tmp/stamps"))
+    assert {(job.argv[2], job.when) for job in jobs} == {
+        (f"{label}.{number}", Seconds(seconds))
+        for label, seconds in (("a", (0, 20, 40)), ("b", (8, 9, 28, 29, 48, 49)))
+        for number in range(2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("shift", "after", "begin"),
+    [(0, 100.0, 120), (0, 108.5, 120), (0, 132.1, 180), (7, 100.0, 127), (50, 150.0, 170)],
+)
+def test_a_cycle_begins_when_its_first_lane_can_come(
+    shift: int, after: float, begin: float
+) -> None:
+    """The first instant of the first lane is not before what was asked, and none is lost."""
+    cycle = Cycle(60, (lane("a", 12), lane("b", 30)), rest_s=1, shift_s=shift)
+    assert cycle.begin(after) == begin
+
+
 # --- the table ----------------------------------------------------------------------------------
 
 MACHINE = {
@@ -119,6 +167,7 @@ MACHINE = {
     "system": "Linux 6.1",
     "python": "3.11.7",
     "date": "2026-11-29",
+    "busy": 0.125,
 }
 
 RECORDS: list[Record] = [
@@ -170,6 +219,7 @@ def test_the_report_says_where_and_what_not() -> None:
     text = render(RECORDS)
     assert text.startswith("pycron 0.1.0 on 2 x Some Processor, Linux 6.1, Python 3.11.7")
     assert "Others: slow 1.0." in text
+    assert "12% busy" in text
     assert "Left out\nabsent: no registry has it" in text
 
 
