@@ -29,6 +29,7 @@ WHEEL_VENV := build/wheel-venv
 PYTEST := $(BIN)/python -m pytest
 # Most of the time a test waits for a second to come, so more workers than processors do no harm.
 WORKERS ?= 4
+BENCH_PATH ?=
 
 .PHONY: help run test test-quick test-long check coverage bench bench-parts dist test-wheel test-systemd clean distclean
 
@@ -95,7 +96,7 @@ coverage: $(VENV)/.stamp-dev
 # As root and with a C compiler; what cannot be measured, or no registry has, is said. PEERS= names
 # the other daemons (all, none, a,b,c), BENCH_PATH directories with those that no registry has.
 bench: $(VENV)/.stamp-dev
-	@$(BIN)/python -m tests.benchmarks $(ONLY) $(if $(QUICK),--quick) \
+	@BENCH_PATH="$(BENCH_PATH)" $(BIN)/python -m tests.benchmarks $(ONLY) $(if $(QUICK),--quick) \
 	    $(if $(PEERS),--peers "$(PEERS)") $(if $(OUT),--out "$(OUT)")
 
 bench-parts: $(VENV)/.stamp-dev
