@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from tests.benchmarks import on_time, plan
@@ -83,6 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--table", type=Path, metavar="FILE", help="make the table again, no more")
     parser.add_argument("--kinds", metavar="KINDS", help=f"of bursts: {','.join(on_time.KINDS)}")
     parser.add_argument("--jobs", metavar="COUNTS", help="of crontabs that are loaded")
+    parser.add_argument("--stored", type=int, metavar="COUNT", help="of tasks, at any length")
     parser.add_argument("--rounds", type=int, help="of bursts")
     parser.add_argument("--slot", type=int, metavar="SECONDS", help="that a burst has to itself")
     parser.add_argument("--seconds", type=int, help="of lone starts, or idle")
@@ -94,6 +96,8 @@ def extent_of(options: argparse.Namespace) -> plan.Extent:
     given: dict[str, object] = {
         "kinds": options.kinds and tuple(options.kinds.split(",")),
         "loads": options.jobs and tuple(map(int, options.jobs.split(","))),
+        "stored": options.stored,
+        "stored_within_s": options.stored and inf,
         "rounds": options.rounds,
         "slot_s": options.slot,
         "seconds": options.seconds,

@@ -5,7 +5,6 @@ All take turns, each in a fresh process; the times are of the whole process, fro
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from statistics import median
 
 from tests.benchmarks.jobs import far_away
 from tests.benchmarks.moments import monotonic_s
-from tests.benchmarks.ours import PYCRON, Pycron
+from tests.benchmarks.ours import PYCRON, Pycron, environment_of
 from tests.benchmarks.peer import Started
 from tests.benchmarks.stage import Stage
 
@@ -33,10 +32,7 @@ def measure_commands(rounds: int, stage: Stage) -> None:
     """Record the median time of each command, with a daemon running that has ten jobs."""
     directory = stage.work.directory()
     jobs = far_away(JOBS, stage.work.tick, directory / "stamps")
-    environment = os.environ | {
-        "PYCRON_CRONTAB": str(directory / "crontab.toml"),
-        "PYCRON_STATE_DIR": str(directory / "state"),
-    }
+    environment = environment_of(directory)
     taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
     with Started(Pycron(), jobs, directory) as daemon:
         daemon.settle(SETTLE_S)

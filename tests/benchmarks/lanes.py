@@ -138,6 +138,9 @@ def measure(
         starts = [at for at in stamps[lane.label] if at < over]
         late[lane.label] = Lateness.of(starts, dues[lane.label], lane.count)
     figures = {lane.label: late[lane.label].figures() | _beside(lane, late) for lane in cycle.lanes}
+    for lane in cycle.lanes:
+        others = sorted(at for label, ats in dues.items() if label != lane.label for at in ats)
+        figures[lane.label]["overran"] = late[lane.label].overran(dues[lane.label], others)
     ours = [lane.label for lane in cycle.lanes if lane.program is None]
     count = sum(len(late[label].all) for label in ours)
     for label in ours:

@@ -122,9 +122,16 @@ def possible_kinds(kinds: Sequence[str], stage: Stage) -> list[str]:
 def measure_kinds(cycle: Cycle, rounds: int, stage: Stage) -> None:
     """Record how fast bursts of ours are started, by the kind of their command."""
     count = cycle.lanes[0].count
-    for label, values in measure(Pycron(), cycle, rounds, stage.work).items():
+    figures = measure(Pycron(), cycle, rounds, stage.work)
+    for label, values in figures.items():
         who = label if label.startswith("C-") else "pycron"
         stage.recorder.add("kinds", who, kind=label, count=count, **values)
+    if slow := [label for label, values in figures.items() if values["overran"]]:
+        why = (
+            f"those of {', '.join(slow)} were not over when the next were due; give each more time "
+            "(--slot), or the machine less to do"
+        )
+        stage.recorder.leave_out("undisturbed bursts", why)
 
 
 def measure_minute(peer: Peer, stage: Stage) -> None:

@@ -15,6 +15,14 @@ from tests.benchmarks.peer import Peer
 PYCRON = os.environ.get("PYCRON", str(Path(sys.executable).with_name("pycron")))
 
 
+def environment_of(directory: Path) -> dict[str, str]:
+    """Return the environment in which commands mean the daemon of that directory."""
+    return os.environ | {
+        "PYCRON_CRONTAB": str(directory / "crontab.toml"),
+        "PYCRON_STATE_DIR": str(directory / "state"),
+    }
+
+
 class Pycron(Peer):
     """The program of this tree, or the one that $PYCRON names."""
 

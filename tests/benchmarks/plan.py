@@ -18,10 +18,11 @@ from tests.benchmarks.memory import measure_idle, measure_load, measure_running
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.stage import Stage
+from tests.benchmarks.stored import measure_stored
 
-MEASURES = ("late", "burst", "idle", "running", "load", "commands")
+MEASURES = ("late", "burst", "idle", "running", "load", "commands", "stored")
 
-STARTS_JOBS = {"late", "burst", "running"}
+STARTS_JOBS = {"late", "burst", "running", "stored"}
 """Those of them that jobs are started in."""
 
 BESIDE_OTHERS = {"late", "idle", "running", "load"}
@@ -57,9 +58,12 @@ class Extent:
     loads: tuple[int, ...] = (10_000, 100_000)
     turns: int = 15
     """How often each command is run."""
+    stored: int = 1_000_000
+    """One-off tasks, or as many as are stored within a time."""
+    stored_within_s: float = 90.0
 
 
-QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=10, loads=(10_000,), turns=5)
+QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=10, loads=(10_000,), turns=5, stored=10_000)
 FULL = Extent()
 
 
@@ -135,6 +139,7 @@ def _run_rest(wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stag
         Step("running", lambda: measure_running(running, RUNNING, stage)),
         Step("idle", lambda: measure_idle(all_of_them, IDLE, extent.idle_s, stage)),
         Step("load", lambda: measure_load(all_of_them, extent.loads, stage)),
+        Step("stored", lambda: measure_stored(extent.stored, extent.stored_within_s, stage)),
         Step("commands", lambda: measure_commands(extent.turns, stage)),
     ):
         if step.name in wanted:

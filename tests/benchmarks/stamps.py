@@ -75,6 +75,15 @@ class Lateness:
         """Return for each burst the starts a second from its instant to its last start."""
         return [self.size / b[-1] if len(b) == self.size else None for b in self.bursts]
 
+    def overran(self, dues: Sequence[float], others: Sequence[float]) -> int:
+        """Return how many bursts went on when the next of ``others``, in order, was due."""
+        count = 0
+        for due, burst in zip(dues, self.bursts, strict=True):
+            index = bisect_right(others, due)
+            if index < len(others) and (not burst or due + burst[-1] > others[index]):
+                count += 1
+        return count
+
     def figures(self) -> dict[str, float | int | None]:
         """Return what is kept of it: seconds, and starts a second."""
         if not self.all:

@@ -60,7 +60,7 @@ def beside_ours(value: Of) -> Of:
 def render(records: Iterable[Record]) -> str:
     """Return the report."""
     figures = Figures(records)
-    parts = [_machine, _starts, _kinds, _memory, _loads, _commands, _left_out]
+    parts = [_machine, _starts, _kinds, _memory, _loads, _stored, _commands, _left_out]
     blocks = [part(figures) for part in parts]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -213,6 +213,23 @@ def _commands(figures: Figures) -> list[str]:
         Column("beyond", "bare", 8, command("beyond_bare_s"), ms),
     ]
     return ["Commands, from start to end", *grid(names, columns, 18)]
+
+
+def _stored(figures: Figures) -> list[str]:
+    def of(key: str) -> Value:
+        return figures.get("stored", OURS, key)
+
+    count = of("count")
+    if count is None:
+        return []
+    few, many = whole(of("few_per_s")), whole(of("many_per_s"))
+    sizes = [mb(of(key)) for key in ("pss_kb_before", "pss_kb", "peak_kb")]
+    return [
+        f"{whole(count)} stored one-off tasks",
+        f"stored a second: {whole(of('stored_per_s'))}; bare inserts: {whole(of('bare_per_s'))}",
+        "PSS in MB: {} before, {} with them, peak RSS {}".format(*sizes),
+        f"500 due at once, starts a second: {few} before, {many} with them",
+    ]
 
 
 def _left_out(figures: Figures) -> list[str]:

@@ -19,6 +19,7 @@ from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Workplace
 from tests.benchmarks.records import Recorder
 from tests.benchmarks.stage import Stage
+from tests.benchmarks.stored import is_possible, measure_stored
 from tests.support.daemon import processes_with
 
 
@@ -66,6 +67,17 @@ def test_what_a_daemon_takes(stage: Stage) -> None:
     assert idle["pss_kb"] > 4_000
     assert load["peak_kb"] >= load["pss_kb"] > 4_000
     assert 0 < load["says_ready_s"] < load["limit_s"]
+
+
+def test_stored_tasks(stage: Stage) -> None:
+    """Tasks are handed in, and those that are due start, before and after."""
+    if not is_possible():
+        pytest.skip("the program has no command `submit`")
+    measure_stored(20, 60, stage)
+    stored = stage.recorder.records[-1]
+    assert (stored["measure"], stored["count"]) == ("stored", 20)
+    assert stored["few_per_s"] > 0
+    assert stored["many_per_s"] > 0
 
 
 def test_the_command_line() -> None:

@@ -186,6 +186,18 @@ RECORDS: list[Record] = [
     {"measure": "load", "who": "pycron", "count": 10000, "ready_s": 0.8, "pss_kb": 40960},
     {"measure": "load", "who": "slow", "count": 10000, "ready_s": 2.0, "pss_kb": 20480},
     {"measure": "commands", "who": "pycron next", "p50_s": 0.2, "beyond_bare_s": 0.18},
+    {
+        "measure": "stored",
+        "who": "pycron",
+        "count": 1_000_000,
+        "stored_per_s": 12_345.6,
+        "bare_per_s": 45_678.9,
+        "pss_kb_before": 15 * 1024,
+        "pss_kb": 16 * 1024,
+        "peak_kb": 32 * 1024,
+        "few_per_s": 2_000.0,
+        "many_per_s": 1_900.0,
+    },
     {"measure": "left out", "who": "absent", "why": "no registry has it " * 10},
 ]
 
@@ -207,6 +219,8 @@ def row(text: str, heading: str, name: str) -> list[str]:
         ("Idle", "slow", "- 64.0 4.00 1 - - - -"),
         ("crontab of 10,000", "slow", "2.00 2.50 20.0 0.50 - -"),
         ("Commands", "pycron next", "200 180"),
+        ("1,000,000 stored", "stored a second:", "12,346; bare inserts: 45,679"),
+        ("1,000,000 stored", "PSS in MB:", "15.0 before, 16.0 with them, peak RSS 32.0"),
     ],
 )
 def test_the_report_has_values_and_ratios(heading: str, name: str, cells: str) -> None:
