@@ -440,3 +440,25 @@ class Processes(Protocol):
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
         ...
+
+
+class Errand(Protocol):
+    """A process that the daemon has started for itself, and that is of no run."""
+
+    def wait(self) -> int | None:
+        """Wait for its end, and return its exit status; -N: signal N ended it; None: not known.
+
+        It must be called once.
+        """
+        ...
+
+
+class StartErrand(Protocol):
+    """Starts an errand."""
+
+    def __call__(self, argv: Sequence[str], stdout: int) -> Errand:
+        """Execute ``argv``, whose first is a path, with a descriptor as its standard output.
+
+        Raises OSError.
+        """
+        ...

@@ -58,6 +58,7 @@ from crond_py.model import OutputMode
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
 from crond_py.ports import LineSink
+from crond_py.runner.errands import ERRANDS
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
@@ -156,7 +157,7 @@ class Service:
             # First: a signal that comes during the start is heeded after it.
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
-            self._crontab = load_apart(self._options.places.crontab)
+            self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
             self._start(stack)
             on_up()
             self._notifier.ready(self._summary())
@@ -320,7 +321,7 @@ class Service:
             self._notifier.reloading(self._clock)
             try:
                 clear_zone_cache()
-                new = load_apart(self._options.places.crontab)
+                new = load_apart(self._options.places.crontab, ERRANDS.start)
                 changes = diff_crontabs(self._crontab, new)
                 self._engine.reload(new)
                 self._crontab = new

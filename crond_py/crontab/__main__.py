@@ -29,6 +29,8 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
-    sys.stdout.flush()
+    try:
+        main(sys.argv[1])
+    except BrokenPipeError:  # the daemon was killed, and nobody wants to know any more
+        os._exit(1)
     os._exit(0)  # it takes a while to let go of a hundred thousand jobs one by one

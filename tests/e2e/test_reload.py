@@ -168,6 +168,22 @@ def test_five_hangups_in_a_row(daemon: Daemon) -> None:
     assert _jobs_in_force(daemon) == {"beat", "v5"}
 
 
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_daemon_that_was_started_with_sigchld_ignored(daemon: Daemon) -> None:
+    """It reads its crontab and its jobs have exit statuses, whoever has started it (P1, P8)."""
+    log = daemon.start(SOON, under=(sys.executable, "-c", DEAF))
+    log.wait("run succeeded", job="soon")
+    daemon.write(SOON + NEVER)
+    assert daemon.cli("reload").stdout == "added: never\n"
+    daemon.stop()
+
+
 # --- a hangup while the daemon starts -------------------------------------------------------------
 
 DELAYS_MS = (*range(0, 101, 5), 150, 200, 300)
