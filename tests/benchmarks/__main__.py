@@ -7,6 +7,7 @@ import ctypes
 import os
 import platform
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.benchmarks.records import Recorder, read_records
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.table import render
 
+LONGEST_SLOT_S = 24  # with one of C beside it, within a minute that is not used at its beginning
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -104,6 +106,11 @@ def extent_of(options: argparse.Namespace) -> plan.Extent:
         "idle_s": options.seconds,
     }
     extent = plan.QUICK if options.quick else plan.FULL
+    kinds = options.kinds.split(",") if options.kinds else []
+    if unknown := [kind for kind in kinds if kind not in on_time.KINDS]:
+        sys.exit(f"no such kind: {', '.join(unknown)}; {', '.join(on_time.KINDS)}")
+    if options.slot is not None and not 1 <= options.slot <= LONGEST_SLOT_S:
+        sys.exit(f"a burst can have 1 to {LONGEST_SLOT_S} seconds to itself")
     return replace(extent, **{key: value for key, value in given.items() if value is not None})
 
 
@@ -143,15 +150,18 @@ def main() -> None:
     if unknown := [name for name in wanted if name not in plan.MEASURES]:
         sys.exit(f"no such measurement: {', '.join(unknown)}; {', '.join(plan.MEASURES)}")
     extent = extent_of(options)
+    # Whoever ends this ends the daemons too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     # What a daemon leaves behind comes to us and is ended.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stage = Stage(Workplace(STORE), Recorder(options.out))
     try:
         stage.recorder.add("machine", platform.node(), **machine())
         wanted = without_compiler(wanted, stage.recorder)
-        peers = choose_peers(
-            options.peers or ("none" if options.quick else "usual"), stage.recorder
-        )
+        names = options.peers or ("none" if options.quick else "usual")
+        if plan.BESIDE_OTHERS.isdisjoint(wanted):
+            names = "none"
+        peers = choose_peers(names, stage.recorder)
         plan.run(wanted, extent, peers, stage)
     finally:
         stage.work.close()

@@ -57,6 +57,20 @@ def lone_starts(way: Way, stage: Stage, first_s: int = 0, last_s: int = 4) -> Cy
     return Cycle(_shortest(last_s + 1), lanes, rest_s=1.0)
 
 
+def fitting(kinds: Sequence[str], slots: int) -> list[list[str]]:
+    """Return the kinds in groups that fit into so many slots, with the bursts of C beside them."""
+    groups: list[list[str]] = []
+    for kind in kinds:
+        if not groups or _slots([*groups[-1], kind]) > slots:
+            groups.append([])
+        groups[-1].append(kind)
+    return groups
+
+
+def _slots(kinds: Sequence[str]) -> int:
+    return len(kinds) + len({KINDS[kind][0] is Way.SHELL for kind in kinds})
+
+
 def kinds_in_turn(
     kinds: Sequence[str], count: int, slot_s: int, stage: Stage, first_s: int = 0
 ) -> Cycle:

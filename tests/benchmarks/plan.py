@@ -14,7 +14,9 @@ from itertools import zip_longest
 from tests.benchmarks import on_time
 from tests.benchmarks.commands import measure_commands
 from tests.benchmarks.jobs import Way
+from tests.benchmarks.lanes import Cycle
 from tests.benchmarks.memory import measure_idle, measure_load, measure_running
+from tests.benchmarks.moments import MINUTE_S
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.stage import Stage
@@ -53,7 +55,9 @@ class Extent:
     slot_s: int = 5
     """How long one of them has to itself."""
     seconds: int = 40
-    """Lone starts of ours."""
+    """Lone starts of ours, where none of the others is measured."""
+    whole_minutes: bool = True
+    """Whether 50 and 500 at once are measured as those of the others are."""
     idle_s: int = 60
     loads: tuple[int, ...] = (10_000, 100_000)
     turns: int = 15
@@ -63,7 +67,16 @@ class Extent:
     stored_within_s: float = 90.0
 
 
-QUICK = Extent(rounds=1, slot_s=4, seconds=15, idle_s=10, loads=(10_000,), turns=5, stored=10_000)
+QUICK = Extent(
+    whole_minutes=False,
+    rounds=1,
+    slot_s=4,
+    seconds=15,
+    idle_s=10,
+    loads=(10_000,),
+    turns=5,
+    stored=10_000,
+)
 FULL = Extent()
 
 
@@ -83,11 +96,12 @@ def _run_starts_of_ours(wanted: Sequence[str], extent: Extent, stage: Stage) -> 
         rounds = max(extent.seconds // cycle.seconds, 1)
         measure = partial(on_time.measure_lone, Way.SHELL, cycle.soon(), rounds, stage)
         stage.attempt("a lone job", measure)
+        if extent.whole_minutes:
+            stage.attempt("starts in a minute", partial(on_time.measure_minute, Pycron(), stage))
     if "burst" in wanted:
-        kinds = on_time.possible_kinds(extent.kinds, stage)
-        cycle = on_time.kinds_in_turn(kinds, on_time.MANY, extent.slot_s, stage)
-        measure = partial(on_time.measure_kinds, cycle.soon(), extent.rounds, stage)
-        stage.attempt("bursts by kind", measure)
+        for cycle in _kinds(extent, stage):
+            measure = partial(on_time.measure_kinds, cycle.soon(), extent.rounds, stage)
+            stage.attempt("bursts by kind", measure)
 
 
 def _run_minutes(
@@ -103,16 +117,23 @@ def _run_minutes(
             measure = partial(on_time.measure_minute, peer, stage)
             between.append(Step(f"{peer.name}, starts", measure))
     if "burst" in wanted:
-        kinds = on_time.possible_kinds(extent.kinds, stage)
-        cycle = on_time.kinds_in_turn(
-            kinds, on_time.MANY, extent.slot_s, stage, on_time.AFTER_MINUTE_S
-        )
-        measure = partial(on_time.measure_kinds, cycle, 1, stage)
-        between += [Step("bursts by kind", measure)] * extent.rounds
+        for cycle in _kinds(extent, stage, on_time.AFTER_MINUTE_S):
+            measure = partial(on_time.measure_kinds, cycle, 1, stage)
+            between += [Step("bursts by kind", measure)] * extent.rounds
     for pair in zip_longest(on_the_minute, between):
         for step in pair:
             if step is not None:
                 stage.attempt(step.name, step.take)
+
+
+def _kinds(extent: Extent, stage: Stage, first_s: int = 0) -> list[Cycle]:
+    """Return the cycles that bursts of all kinds take: one, if their slots are in a minute."""
+    possible = on_time.possible_kinds(extent.kinds, stage)
+    groups = on_time.fitting(possible, (MINUTE_S - first_s) // extent.slot_s)
+    return [
+        on_time.kinds_in_turn(group, on_time.MANY, extent.slot_s, stage, first_s)
+        for group in groups
+    ]
 
 
 def _bursts_on_the_minute(peers: Sequence[Peer], stage: Stage) -> list[Step]:

@@ -13,14 +13,17 @@ import pytest
 
 from tests.benchmarks import on_time
 from tests.benchmarks.__main__ import build_programs
+from tests.benchmarks.jobs import Seconds, due
 from tests.benchmarks.lanes import measure
 from tests.benchmarks.memory import measure_idle, measure_load
+from tests.benchmarks.moments import wall_s
 from tests.benchmarks.ours import Pycron
-from tests.benchmarks.peer import Workplace
+from tests.benchmarks.peer import Started, Workplace
 from tests.benchmarks.records import Recorder
 from tests.benchmarks.stage import Stage
+from tests.benchmarks.stamps import wait_for_stamps
 from tests.benchmarks.stored import is_possible, measure_stored
-from tests.support.daemon import processes_with
+from tests.support.daemon import PATIENCE_S, processes_with
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,24 @@ def test_stored_tasks(stage: Stage) -> None:
     assert (stored["measure"], stored["count"]) == ("stored", 20)
     assert stored["few_per_s"] > 0
     assert stored["many_per_s"] > 0
+
+
+def test_whoever_ends_it_ends_the_daemons(stage: Stage) -> None:
+    """A measurement that is cut short leaves no daemon behind, nor its jobs."""
+    directory = stage.work.directory()
+    every_second = Seconds(tuple(range(60)))
+    file = directory / "stamps"
+    jobs = due(1, every_second, stage.work.tick, file, label="stays", stay_s=600)
+
+    def cut_short() -> None:
+        with Started(Pycron(), jobs, directory) as daemon:
+            wait_for_stamps(daemon.stamps, {"stays": 1}, wall_s() + PATIENCE_S)
+            assert len(processes_with(str(directory))) > 1
+            sys.exit()
+
+    with pytest.raises(SystemExit):
+        cut_short()
+    assert not processes_with(str(directory))
 
 
 def test_the_command_line() -> None:

@@ -11,6 +11,7 @@ from crond_py.crontab import load_crontab
 from crond_py.timetable import schedule_of
 from tests.benchmarks.jobs import FarAway, Job, Minutely, Seconds, Way, due, far_away
 from tests.benchmarks.lanes import Cycle, Lane
+from tests.benchmarks.on_time import fitting
 from tests.benchmarks.origins import Given, NotObtainedError
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
@@ -144,6 +145,19 @@ def test_a_cycle_comes_again_within_the_minute() -> None:
         for label, seconds in (("a", (0, 20, 40)), ("b", (8, 9, 28, 29, 48, 49)))
         for number in range(2)
     }
+
+
+@pytest.mark.parametrize(
+    ("slots", "groups"),
+    [
+        (7, [["shell", "plain", "array", "array-user"]]),
+        (4, [["shell", "plain"], ["array", "array-user"]]),
+        (3, [["shell"], ["plain", "array"], ["array-user"]]),
+    ],
+)
+def test_kinds_that_do_not_fit_into_a_minute(slots: int, groups: list[list[str]]) -> None:
+    """Kinds are measured in several minutes where their slots and those of C are too many."""
+    assert fitting(["shell", "plain", "array", "array-user"], slots) == groups
 
 
 @pytest.mark.parametrize(
