@@ -26,18 +26,16 @@ def _user_crontab(file: Path, jobs: Sequence[Job]) -> None:
     file.write_text("".join(f"{job.five_fields} {job.line}\n" for job in jobs))
 
 
-class Cron(Peer):
-    """Vixie cron, as Debian has it."""
+OWN_RUN = "mount -t tmpfs tmpfs /run"
+OWN_CRONTABS = (
+    "mkdir -p /etc/cron.d /var/spool/cron",
+    "mount --bind {directory}/cron.d /etc/cron.d",
+    "mount --bind {directory}/spool /var/spool/cron",
+)
 
-    name = "Debian cron"
-    origin = CRON
-    mounts = (
-        "mount -t tmpfs tmpfs /run",
-        f"mount -t overlay o -o lowerdir={CRON.root}/etc/pam.d:/etc/pam.d /etc/pam.d",
-        "mkdir -p /etc/cron.d /var/spool/cron",
-        "mount --bind {directory}/cron.d /etc/cron.d",
-        "mount --bind {directory}/spool /var/spool/cron",
-    )
+
+class OfTheSystem(Peer):
+    """A daemon that reads the system's own directories."""
 
     def write(self, directory: Path, jobs: Sequence[Job]) -> None:
         """Write files as in /etc/cron.d, with a user."""
@@ -50,22 +48,34 @@ class Cron(Peer):
             file.write_text("".join(f"{job.five_fields} root {job.line}\n" for job in lines))
             file.chmod(0o644)
 
+
+class Cron(OfTheSystem):
+    """Vixie cron, as Debian has it."""
+
+    name = "Debian cron"
+    origin = CRON
+    mounts = (
+        OWN_RUN,
+        f"mount -t overlay o -o lowerdir={CRON.root}/etc/pam.d:/etc/pam.d /etc/pam.d",
+        *OWN_CRONTABS,
+    )
+
     def command(self, directory: Path) -> Sequence[str | Path]:
         """Run it in the foreground."""
         return [CRON.root / "usr/sbin/cron", "-f"]
 
 
-class Cronie(Cron):
+class Cronie(OfTheSystem):
     """The successor of Vixie cron that Fedora, Arch and others have."""
 
     name = "cronie"
     origin = Given(("crond",), needs=CRON)
     mounts = (
-        "mount -t tmpfs tmpfs /run",
+        OWN_RUN,
         "mkdir {directory}/pam",
         f"cp {CRON.root}/etc/pam.d/cron {{directory}}/pam/crond",
         "mount -t overlay o -o lowerdir={directory}/pam:/etc/pam.d /etc/pam.d",
-        *Cron.mounts[2:],
+        *OWN_CRONTABS,
     )
 
     def command(self, directory: Path) -> Sequence[str | Path]:
@@ -141,8 +151,11 @@ class Fcron(Peer):
             shutil.chown(file, "root", "daemon")
             file.chmod(0o640)
         _user_crontab(directory / "crontab", jobs)
-        translate = [self.origin.path("fcrontab"), "-c", settings, "-n", directory / "crontab"]
-        subprocess.run([*translate, "root"], capture_output=True, check=True)
+        subprocess.run(
+            [self.origin.path("fcrontab"), "-c", settings, "-n", directory / "crontab", "root"],
+            capture_output=True,
+            check=True,
+        )
 
     def command(self, directory: Path) -> Sequence[str | Path]:
         """Run it in the foreground, without the pause that it makes after a boot."""
