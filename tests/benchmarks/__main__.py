@@ -34,6 +34,8 @@ def build_programs() -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         raise NotObtainedError("the job that is started is written in C: install a compiler (cc)")
+    if any(character in str(STORE) for character in " \t\n'\"\\$"):
+        raise NotObtainedError(f"commands with {STORE} in them would need quotes")
     STORE.mkdir(parents=True, exist_ok=True)
     for name, flags in (("tick", ["-static"]), ("limit", [])):
         source = PROGRAMS / f"{name}.c"
