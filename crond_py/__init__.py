@@ -22,6 +22,7 @@ A map of the package; imports go down only.
     schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors
     places          where files are kept; printable: text that drives no terminal
+    dataclass       dataclasses that take less memory
 
 The names below are the public Python API. They are loaded when they are first used, so that the
 command line and the daemon do not pay for what they do not need.

@@ -6,9 +6,11 @@ crontab and the ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from crond_py.dataclass import dataclass
 
 
 class Overlap(StrEnum):

@@ -8,12 +8,13 @@ outside and the last inside, as everywhere in the project.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from signal import Signals
 from typing import Protocol
 
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Cause,
     Condition,

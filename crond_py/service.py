@@ -22,7 +22,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.apart import load_apart
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
+from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.engine.core import Core
 from crond_py.engine.outbox import Outbox

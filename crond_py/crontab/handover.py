@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from crond_py.crontab.model import Crontab, Group, Job, Pool
+from crond_py.dataclass import dataclass
 from crond_py.errors import CrontabError, Fault
 
 _FIELDS: Final = tuple(field.name for field in fields(Job))

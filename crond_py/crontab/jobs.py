@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +21,7 @@ from crond_py.crontab.model import EveryTrigger, Job, Trigger
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success, retry_of
 from crond_py.crontab.source import Table
 from crond_py.crontab.triggers import Calendar, trigger_of
+from crond_py.dataclass import dataclass
 from crond_py.model import EveryMode, Limits, Retry
 from crond_py.schedule import system_timezone
 

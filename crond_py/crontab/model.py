@@ -6,11 +6,12 @@ Every default of the format is a default here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Align,
     Condition,

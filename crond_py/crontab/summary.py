@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -21,6 +20,7 @@ from crond_py.crontab.model import (
     StartupTrigger,
     Trigger,
 )
+from crond_py.dataclass import dataclass
 from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import format_duration, system_timezone
 

@@ -6,7 +6,6 @@ then, with the zone known, whether it can ever be due.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +20,7 @@ from crond_py.crontab.model import (
     Trigger,
 )
 from crond_py.crontab.values import Choice, Duration, Kind, Schema, not_the
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import parse_schedule

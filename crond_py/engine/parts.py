@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from random import Random
 from typing import Protocol
 
 from crond_py.crontab.model import Job, Pool
+from crond_py.dataclass import dataclass
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
+from crond_py.dataclass import dataclass
 from crond_py.engine.lag import LagRecord, Waits
 from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences

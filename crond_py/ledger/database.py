@@ -13,13 +13,13 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
 
 APPLICATION_ID = 0x70796372

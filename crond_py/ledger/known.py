@@ -7,8 +7,8 @@ when somebody asks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from crond_py.dataclass import dataclass
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.ledger.steps import Step
 from crond_py.model import Cursor, Run

@@ -8,12 +8,13 @@ gone. The conformance suite holds it to what the real one does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, Self
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.model import Cursor, Run, State

@@ -22,8 +22,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey
 from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child

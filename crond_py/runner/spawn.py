@@ -16,8 +16,8 @@ import os
 import resource
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line

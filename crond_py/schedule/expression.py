@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NoReturn
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.schedule import fields
 from crond_py.schedule.days import DayFields, Days

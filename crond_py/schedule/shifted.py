@@ -6,11 +6,11 @@ The span is made from names and from nothing else, so it is the same each day an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import MINYEAR, UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
+from crond_py.dataclass import dataclass
 from crond_py.schedule.instants import to_utc
 from crond_py.schedule.kinds import Explaining, Schedule
 

@@ -8,11 +8,11 @@ again when that clock is set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from crond_py.clock import EPOCH, to_ns
+from crond_py.dataclass import dataclass
 from crond_py.model import Missed
 from crond_py.policy import NEW_TIME_AFTER, TICK, Occurrences
 
