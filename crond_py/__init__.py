@@ -22,7 +22,8 @@ A map of the package; imports go down only.
     schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors
     places          where files are kept; printable: text that drives no terminal
-    dataclass       dataclasses that take less memory
+    lean, dataclass, digest
+                    keep the daemon small; percent: percent-encoding
 
 The names below are the public Python API. They are loaded when they are first used, so that the
 command line and the daemon do not pay for what they do not need.

@@ -66,10 +66,13 @@ def _compare_by_value(cls: Any, given: dict[str, Any], *, is_frozen: bool) -> No
 def _key(names: list[str]) -> _Key:
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+    if not names:
+        return lambda _value: ()
+    only = attrgetter(*names)
+    return lambda value: (only(value),)
 
 
-def _equals(self: Any, other: Any) -> bool:
+def _equals(self: Any, other: Any) -> Any:
     cls: Any = self.__class__
     if other.__class__ is not cls:
         return NotImplemented

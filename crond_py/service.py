@@ -14,6 +14,11 @@ clock watch, control socket, READY. The stop goes the other way round.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from crond_py.lean import put_off_modules
+
+    put_off_modules()  # before the imports that follow
+
 import json
 import logging
 import os
@@ -49,6 +54,7 @@ from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
+from crond_py.lean import give_back_memory, keep_one_heap
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
@@ -159,6 +165,7 @@ class Service:
             stack.enter_context(self._inbox.catching(caught, self._signalled))
             self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
             self._start(stack)
+            give_back_memory()
             on_up()
             self._notifier.ready(self._summary())
             log.info("pycron %s is up", crond_py.__version__, extra=self._fields())
@@ -419,6 +426,7 @@ def main(arguments: Sequence[str]) -> int:
             from crond_py.daemonize import daemonize  # noqa: PLC0415
 
             readiness = daemonize(options.log_file)
+        keep_one_heap()
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
             Service(options, daemon_log).run(readiness.up if readiness is not None else _nothing)

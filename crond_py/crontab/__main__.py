@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from crond_py.crontab.handover import send
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.model import Crontab
+from crond_py.crontab.sender import send
 from crond_py.errors import CrontabError
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from crond_py.crontab.model import (
     Trigger,
 )
 from crond_py.dataclass import dataclass
+from crond_py.digest import sha256
 from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import format_duration, system_timezone
 
@@ -62,7 +62,7 @@ def _fingerprint(
 ) -> str:
     rules = [timezone, dst_gap.value, dst_fold.value]
     identity = [*_identity(trigger, rules), *_refinements(trigger, timezone, jitter)]
-    return hashlib.sha256(_JSON.encode(identity).encode("ascii")).hexdigest()[:16]
+    return sha256(_JSON.encode(identity).encode("ascii")).hex()[:16]
 
 
 def _identity(trigger: Trigger, rules: list[str | None]) -> list[object]:

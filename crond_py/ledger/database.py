@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
 
 from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
+from crond_py.percent import percent_encode
 
 APPLICATION_ID = 0x70796372
 """Marks the file as one of pycron's; see ``PRAGMA application_id``."""
@@ -146,7 +146,8 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
     The thread is the caller's business: one at a time. Statements are run one by one, and
     transactions are begun and ended by name.
     """
-    uri = f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
+    name = percent_encode(os.fsencode(path.absolute()), safe=b"/")
+    uri = f"file://{name}?{parameters}"
     connection = sqlite3.connect(
         uri,
         uri=True,

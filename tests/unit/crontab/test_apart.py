@@ -14,8 +14,9 @@ import pytest
 
 from crond_py.crontab import handover
 from crond_py.crontab.apart import load_apart
-from crond_py.crontab.handover import receive, send
+from crond_py.crontab.handover import receive
 from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.sender import send
 from crond_py.errors import CrontabError
 from crond_py.runner.errands import ERRANDS
 
@@ -132,7 +133,7 @@ def test_a_job_with_other_fields_is_not_taken_for_ours(
     stream = io.BytesIO()
     send(load_crontab(path), stream)
     stream.seek(0)
-    monkeypatch.setattr(handover, "_FIELDS", (*handover._FIELDS, "more"))
+    monkeypatch.setattr(handover, "FIELDS", (*handover.FIELDS, "more"))
     with pytest.raises(handover.BROKEN):
         receive(stream)
 
