@@ -54,7 +54,7 @@ from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
-from crond_py.lean import give_back_memory, keep_one_heap
+from crond_py.lean import collecting_later, give_back_memory, keep_one_heap
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
@@ -163,8 +163,9 @@ class Service:
             # First: a signal that comes during the start is heeded after it.
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
-            self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
-            self._start(stack)
+            with collecting_later():
+                self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
+                self._start(stack)
             give_back_memory()
             on_up()
             self._notifier.ready(self._summary())

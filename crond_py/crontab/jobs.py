@@ -50,6 +50,7 @@ class Scope:
     retry_values: Mapping[str, Any] = field(default_factory=dict)
     every_mode: EveryMode = EveryMode.FIXED_RATE
     limits_values: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = Limits()
     values: Mapping[str, Any] = field(
         default_factory=lambda: {name: JOB_KEYS[key].default for key, name in _PLAIN.items()}
     )
@@ -63,6 +64,7 @@ class Scope:
     ) -> Scope:
         """Return the scope of a file that says this much of its own, as far as it fits together."""
         retry_values = {**self.retry_values, **defaults.get("retry", {})}
+        limits_values = {**self.limits_values, **defaults.get("limits", {})}
         values = {**self.values, **_model_fields(defaults)}
         refuse_retry_of_success(defaults, values, refuse)
         return Scope(
@@ -71,7 +73,8 @@ class Scope:
             retry_of(retry_values, refuse) if "retry" in defaults else self.retry,
             retry_values,
             defaults.get("every_mode", self.every_mode),
-            {**self.limits_values, **defaults.get("limits", {})},
+            limits_values,
+            Limits(**limits_values),
             values,
         )
 
@@ -150,7 +153,9 @@ class JobReader:
             report.add_refused(where, refused)
         if refusals or trigger is None:
             return None
-        limits = Limits(**{**scope.limits_values, **own.get("limits", {})})
+        limits = scope.limits
+        if "limits" in own:
+            limits = Limits(**{**scope.limits_values, **own["limits"]})
         own |= {"trigger": trigger, "retry": retry, "limits": limits, "source": source}
         return self._job(name, own, scope)
 
@@ -172,11 +177,15 @@ class JobReader:
             command=share(own["command"], own["command"]),
             timezone=own.get("timezone", scope.timezone),
             env=self._env(own["env"], scope) if "env" in own else scope.env,
-            retry=share(own["retry"], own["retry"]),
-            limits=share(own["limits"], own["limits"]),
+            retry=self._one(own["retry"], scope.retry),
+            limits=self._one(own["limits"], scope.limits),
             source=own["source"],
             **values,
         )
+
+    def _one(self, value: Any, inherited: object) -> Any:
+        """Return one object for all that equal ``value``; most often it is ``inherited``."""
+        return value if value is inherited else self._shared.setdefault(value, value)
 
     def _env(self, env: Mapping[str, str], scope: Scope) -> Mapping[str, str]:
         """Return one mapping for all jobs that say the same variables in one scope."""

@@ -89,10 +89,11 @@ class Agenda:
         self._set_schedule(state)
         if state.is_live and gap is not None:
             self._settle_forgotten(state, gap.until)
+        first = None
         if state.is_live:
             self._start_at_once(state)
-            self._settle(state, now, _past_cause(state))
-        self.arm(state)
+            first = self._settle(state, now, _past_cause(state))
+        self.arm(state, first)
         is_free = state.schedule is not None and state.next_due is None
         if is_free and state.is_live and _fixed_delay(state.job) is not None:
             # Its last run ended unseen, so nothing began the delay that is to come.
@@ -219,12 +220,12 @@ class Agenda:
 
     # --- the heap -------------------------------------------------------------------------
 
-    def arm(self, state: JobState) -> None:
-        """Put the job's first occurrence without a row on the heap."""
+    def arm(self, state: JobState, first: datetime | None = None) -> None:
+        """Put the job's first occurrence without a row on the heap; ``first``, if it is known."""
         self.disarm(state)
         if not state.is_live or state.schedule is None or self._register.is_stopping:
             return
-        state.next_due = self._first_due(state)
+        state.next_due = self._first_due(state) if first is None else first
         if state.next_due is not None:
             self._wait_for(state, state.next_due, AHEAD)
 
@@ -284,18 +285,21 @@ class Agenda:
 
     # --- missed occurrences ---------------------------------------------------------------
 
-    def _settle(self, state: JobState, until: datetime, cause: str) -> None:
-        """Account for every occurrence up to ``until`` that has no row yet."""
+    def _settle(self, state: JobState, until: datetime, cause: str) -> datetime | None:
+        """Account for every occurrence up to ``until`` that has no row yet.
+
+        Return the first one after that, where that is known without looking again.
+        """
         first = self._first_due(state)
         if state.schedule is None or first is None or first > until:
-            return
+            return first
         job = state.job
         rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
         plan = None
         with self._guarding(state):
             plan = plan_missed(state.schedule, unaccounted(state.cursor, until), rule, until)
         if plan is None:
-            return
+            return None
         if plan.dropped is not None:
             why = f"{cause}; {plan.dropped.why}"
             self._record(state, replace(plan.dropped, why=why), Outcome.MISSED)
@@ -305,6 +309,7 @@ class Agenda:
         if plan.catch_up:
             self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
         self._begin_delay_if_idle(state)
+        return None
 
     def _settle_forgotten(self, state: JobState, until: datetime) -> None:
         """Enter as lost what may have had a row that the ledger does not have any more.

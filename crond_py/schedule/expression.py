@@ -57,7 +57,7 @@ class Expression:
 
 def has_hash(text: str) -> bool:
     """Tell whether the meaning of an expression depends on the name of its job."""
-    return _HASH.search(text) is not None
+    return ("H" in text or "h" in text) and _HASH.search(text) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -87,7 +87,9 @@ def read_expression(text: str, hash_key: str) -> Expression:
     seconds = second[0].values if second else 1
     times = Times(hour.values, minute.values, seconds)
     is_fixed = not (minute.begins_with_star or hour.begins_with_star)
-    return Expression(" ".join(words), Readings(days, times), is_fixed)
+    plain = " ".join(words)
+    # Where it is the same text, it takes no room of its own: the job has it, too.
+    return Expression(text if plain == text else plain, Readings(days, times), is_fixed)
 
 
 @lru_cache(maxsize=1024)
