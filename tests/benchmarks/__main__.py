@@ -167,7 +167,8 @@ def main() -> None:
         plan.run(wanted, extent, peers, stage)
     finally:
         stage.work.close()
-    sys.stdout.write(render(stage.recorder.records))
+        # What was measured until it was ended is worth something too.
+        sys.stdout.write(render(stage.recorder.records))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ def _starts(figures: Figures) -> list[str]:
 
         return value
 
-    names = figures.those_of("lone", "late")
+    # The limits, which are measured beside the lone job, stand last.
+    names = list(dict.fromkeys([*figures.those_of("late"), *figures.those_of("lone")]))
     if not names:
         return []
     p50, few, many = late("p50_s", 1), late("last_s", 50), late("last_s", 500)
@@ -115,7 +116,16 @@ def _starts(figures: Figures) -> list[str]:
         Column("starts", "a s", 7, late("per_s", 500), whole),
         Column("", "of C", 6, late("of_C", 500), percent),
     ]
-    return ["Starts: how late, in ms", *grid(names, columns, 14)]
+    return ["Starts: how late, in ms", *grid(names, columns, 14), *_not_started(figures)]
+
+
+def _not_started(figures: Figures) -> list[str]:
+    lines = []
+    for record in figures.records:
+        if record["measure"] == "late" and record.get("starts") != record.get("wanted"):
+            started = f"{record['starts']:,} of {record['wanted']:,}"
+            lines.append(f"{record['who']}, {record['count']} at once: {started} in time")
+    return lines
 
 
 def _kinds(figures: Figures) -> list[str]:

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.jobs import Job
+from tests.benchmarks.jobs import Job, Seconds
 from tests.benchmarks.origins import Debian, Given
 from tests.benchmarks.peer import Peer
 
@@ -184,7 +184,6 @@ class Mcron(Peer):
 
 
 def _next_time(job: Job) -> str:
-    seconds = job.of_minute
-    if seconds == (0,):
-        return json.dumps(job.five_fields)
-    return f"'(next-second '({' '.join(map(str, seconds))}))"
+    if isinstance(job.when, Seconds):
+        return f"'(next-second '({' '.join(map(str, job.of_minute))}))"
+    return json.dumps(job.five_fields)
