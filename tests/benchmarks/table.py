@@ -201,6 +201,8 @@ def _load_of(figures: Figures, count: int) -> list[str]:
     columns = [
         Column("ready", "s", 8, load("ready_s"), number),
         Column("", "x", 8, beside_ours(load("ready_s")), number),
+        Column("CPU", "s", 8, load("cpu_s"), number),
+        Column("", "x", 8, beside_ours(load("cpu_s")), number),
         Column("then", "MB", 8, load("pss_kb"), mb),
         Column("", "x", 8, beside_ours(load("pss_kb")), number),
         Column("peak", "MB", 8, load("peak_kb"), mb),
