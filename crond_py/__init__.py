@@ -17,6 +17,7 @@ A map of the package; imports go down only.
     clockwatch      tells when the wall clock was set or the machine woke
     crontab/        the model of the crontab and its loader
     policy          the rules as pure functions: overlap, missed, retry, recovery
+    clocksteps      the same: what a step of the wall clock changes
     clock           the system's clock, the only reader of it
     ports           the seams between the parts, as Protocols
     schedule/       when something is due: cron expressions, zones, intervals

@@ -111,7 +111,9 @@ class JobState:
     """A job of the crontab in force, or a removed one whose last runs still finish.
 
     ``schedule`` is None where nothing is due by itself: at startup only, or while a fixed delay
-    waits for the end of a run. ``fault`` says why the job was disabled by the engine.
+    waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
+    have had one before the clock was set back. ``fault`` says why the job was disabled by the
+    engine.
     """
 
     job: Job
@@ -124,6 +126,7 @@ class JobState:
     last: Run | None = None
     last_manual: datetime | None = None
     lags: LagRecord | None = None
+    in_doubt_until: datetime | None = None
     is_removed: bool = False
     fault: str = ""
 

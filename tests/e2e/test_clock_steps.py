@@ -112,6 +112,47 @@ def assert_accounted_in_one_row(daemon: Daemon, job: str, span: timedelta) -> No
     assert abs(missed[0]["count"] - span // SECOND) < 60
 
 
+EIGHT_HOURS = timedelta(hours=8)
+
+TENS = """
+[jobs.tens]
+schedule = "*/10 * * * * *"
+command = 'sh "$STAMP" ran'
+missed = "all"
+
+[jobs.second]
+schedule = "* * * * * *"
+command = 'sh "$STAMP" ran'
+"""
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["up", "down"])
+def test_eight_hours_back_and_right_again(
+    daemon: Daemon,
+    clock: WallClock,
+    is_down: bool,
+) -> None:
+    """What had its turn before the clock was wrong has it once, seen or not (P1, P2)."""
+    clock.set("2026-03-02T09:59:57.5")
+    log = daemon.start(TENS, *CHECKED, env=clock.environment)
+    log.wait("run succeeded", job="tens")
+    since = step(daemon, clock, -EIGHT_HOURS)
+    log.wait("run started", job="second", count=2, since=since)
+    if is_down:
+        daemon.kill()
+        clock.step(EIGHT_HOURS)
+        log = daemon.start(None, *CHECKED, env=clock.environment)
+        since = 0
+    else:
+        since = step(daemon, clock, EIGHT_HOURS)
+    log.wait("run started", job="second", count=2, since=since)
+    log.wait("run started", job="tens", since=since)
+    daemon.stop()
+    assert_nothing_twice(daemon)
+    missed = [row for row in daemon.history("tens", "-n", "1000") if row["outcome"] == "missed"]
+    assert not missed, "what had its row before is no row again"
+
+
 def test_a_board_without_a_battery(daemon: Daemon, clock: WallClock) -> None:
     """A clock that begins in 1970 and is then set: jobs go on at once, the beat is kept (P1)."""
     clock.set("1970-01-01T00:00:07.5")
