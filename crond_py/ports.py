@@ -271,8 +271,10 @@ class OutputSpec:
 class ProcessSpec:
     """All that is needed to start one process; nothing is taken from the daemon's own setting.
 
-    ``argv`` is executed as it is. ``output`` None discards what it prints. ``tag`` is the value of
-    PYCRON_RUN_ID in ``env``, by which the process and its descendants are found again in /proc.
+    ``argv`` is executed as it is. Where it has the shell run a text of the crontab, that is
+    ``text`` as well, and need not take a shell if it does the same without. ``output`` None
+    discards what it prints. ``tag`` is the value of PYCRON_RUN_ID in ``env``, by which the process
+    and its descendants are found again in /proc.
 
     The environment is, the later winning, that of the account (PATH, HOME, LOGNAME, USER, SHELL,
     LANG), what stands in ``env_files``, and ``env``. ``user`` None is the daemon's own account and
@@ -294,6 +296,7 @@ class ProcessSpec:
     limits: Limits = Limits()
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 ``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
 on; ``errands`` are none of it; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
-    spawn: setting (accounts, envfile + files, environment, programs) --> what the process finds
+    spawn: shellless                whether a text needs a shell at all
+           setting (accounts, envfile + files, environment, programs) --> what the process finds
            execute                  subprocess: vfork, or fork with another user
            confine --> shim         limits and nice: a tiny program that sets them and executes
 

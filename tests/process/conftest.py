@@ -71,6 +71,7 @@ class Harness:
             cwd or str(self.directory),
             umask,
             OutputSpec(output) if isinstance(output, Path) else output,
+            text=command if isinstance(command, str) else "",
             **more,
         )
 
