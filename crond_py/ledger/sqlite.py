@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ from crond_py.ledger.reader import Asking, open_reader
 from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.model import Run
-from crond_py.ports import Claim, Gap, Pruned, Write
+from crond_py.ports import Gap, Pruned, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -116,10 +117,14 @@ class SqliteLedger(Asking):
             return []
         ids: list[int | None] = []
         with self._transaction(is_synchronous=durable):
-            for write in writes:
-                run_id = self._take(to_step(write))
-                if isinstance(write, Claim):
-                    ids.append(run_id)
+            for kind, steps in groupby(map(to_step, writes), lambda step: step.kind):
+                if kind is Kind.CURSOR:  # a first start has one for each of its jobs
+                    rows = (step.row for step in steps)
+                    self._connection.executemany(load_queries()["put_cursor"], rows)
+                    continue
+                taken = [self._take(step) for step in steps]
+                if kind is Kind.CLAIM:
+                    ids += taken
             if promised:
                 self._execute("set_promised", [promised])
         return ids

@@ -60,7 +60,7 @@ def has_hash(text: str) -> bool:
     return ("H" in text or "h" in text) and _HASH.search(text) is not None
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)  # what a zone has is kept by its schedules
 def read_expression(text: str, hash_key: str) -> Expression:
     """Return what ``text`` means. Raises ScheduleError, also where it could never be due."""
     words = _words(text)
