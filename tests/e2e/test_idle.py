@@ -33,19 +33,33 @@ def system_calls(pid: int, seconds: int, file: Path) -> list[str]:
     return file.read_text("utf-8", "replace").splitlines()
 
 
+def quiet_calls(pid: int, seconds: int, file: Path) -> list[str]:
+    """Return what is seen in so many seconds in which no call of the process has ended.
+
+    On a busy machine what went on before takes a while to come to rest, and nobody tells when it
+    has. A process that wakes up now and then has no such time, however often one looks.
+    """
+    for _ in range(LOOKS):
+        lines = system_calls(pid, seconds, file)
+        if not [line for line in lines if " = " in line and "detached" not in line]:
+            return lines
+    raise AssertionError("\n".join(lines))
+
+
+LOOKS = 4
+
+
 @pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.long)])
 def test_no_system_call(daemon: Daemon, tmp_path: Path, seconds: int) -> None:
     """P4: with nothing due for long, no thread of the daemon wakes up at all."""
     daemon.start(FAR_AWAY)
     daemon.status()  # the start is over, and a client has been served
-    lines = system_calls(daemon.pid, seconds, tmp_path / "calls")
+    lines = quiet_calls(daemon.pid, seconds, tmp_path / "calls")
     assert lines, "strace saw nothing, not even the calls that the threads wait in"
     # Each thread shows the one call that it was waiting in when strace came, and no other.
     calls = [line for line in lines if "<... " not in line and "SIGSTOP" not in line]
     a_thread = Counter(line.split()[0] for line in calls)
     assert max(a_thread.values()) == 1, lines
-    finished = [line for line in lines if " = " in line and "detached" not in line]
-    assert not finished, finished
     daemon.stop()
 
 
