@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from crond_py.clock import SystemClock
 from tests.support.daemon import Daemon, begun
 
 NUMBER = 1000
@@ -17,18 +18,16 @@ NUMBER = 1000
 
 def test_a_thousand_jobs_at_one_mark(daemon: Daemon) -> None:
     """With 1024 descriptors, a thousand jobs due at one instant each get their run (P1, P4, P8)."""
-    jobs = "\n".join(
-        f'[jobs.j{n}]\nschedule = "*/10 * * * * *"\ncommand = ["true"]\n' for n in range(NUMBER)
-    )
+    # One mark and no more: how long a machine takes for a thousand starts is not at issue.
+    mark = (SystemClock().now() + timedelta(seconds=8)).isoformat(timespec="seconds")
+    jobs = "\n".join(f'[jobs.j{n}]\nat = {mark}\ncommand = ["true"]\n' for n in range(NUMBER))
     limited = ("sh", "-c", 'ulimit -n 1024; exec "$@"', "sh")
     log = daemon.start(jobs, under=limited)
-    first = log.wait("run started")
-    due = first["due"]
-    log.wait("run started", due=due, count=NUMBER)
+    log.wait("run started", count=NUMBER)
     # One more job is not held up by them: it is there at once for who asks.
     daemon.cli("trigger", "j0", "--wait", "--force")
     daemon.stop()
-    rows = [row for row in daemon.history() if _same(row["due"], due)]
+    rows = [row for row in daemon.history() if _same(row["due"], mark)]
     assert {row["job"] for row in rows} == {f"j{n}" for n in range(NUMBER)}
     assert len(rows) == NUMBER
     assert {row["outcome"] for row in rows} == {"succeeded"}
