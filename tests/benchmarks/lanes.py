@@ -126,7 +126,8 @@ def measure(
         before = usage(daemon.pid)
         wanted = {label: len(dues[label]) * counts[label] for label in dues}
         wait_until(max(map(max, dues.values())))
-        wait_for_stamps(daemon.stamps, wanted, end)
+        first = min(map(min, dues.values()))
+        wait_for_stamps(daemon.stamps, wanted, first, end - first)
         for program in programs:
             program.wait()
         daemon.check()

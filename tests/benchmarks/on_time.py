@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tests.benchmarks.jobs import Minutely, Way, due
-from tests.benchmarks.lanes import Cycle, Lane, bare_python, c_program, measure, start_program
+from tests.benchmarks.lanes import (
+    SETTLE_S,
+    Cycle,
+    Lane,
+    bare_python,
+    c_program,
+    measure,
+    start_program,
+)
 from tests.benchmarks.moments import MINUTE_S, next_multiple, pause, wait_until, wall_s
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer, Started
@@ -38,7 +46,7 @@ AFTER_MINUTE_S, BEFORE_MINUTE_S = 12, 51
 """The seconds of a minute that are used by those that leave its beginning to others."""
 C_AFTER_S = 1.0
 STARTS_WITHIN_S = 20.0
-SETTLED_BEFORE_S = 3.0
+STARTED_WITHIN_S = 6.0
 
 
 # --- cycles -------------------------------------------------------------------------------------
@@ -163,8 +171,8 @@ def measure_full_minute(peers: Sequence[Peer], count: int, stage: Stage) -> None
     """Record how late daemons are that know only minutes; several only with a lone job each."""
     work = stage.work
     with ExitStack() as stack:
-        minute = next_multiple(MINUTE_S, lead=SETTLED_BEFORE_S + len(peers))
-        wait_until(minute - 2 * SETTLED_BEFORE_S - len(peers))
+        need_s = STARTED_WITHIN_S + len(peers)
+        wait_until(next_multiple(MINUTE_S, lead=need_s / 2) - need_s)
         running: list[Started] = []
         for peer in peers:
             # Some look at whole seconds after their start: each is to begin at any part of one.
@@ -173,9 +181,13 @@ def measure_full_minute(peers: Sequence[Peer], count: int, stage: Stage) -> None
             file = directory / "stamps"
             jobs = due(count, Minutely(), work.tick, file, label="due", way=peer.way)
             running.append(stack.enter_context(Started(peer, jobs, directory)))
+        for daemon in running:
+            daemon.settle(SETTLE_S, quiet_s=0.4)
+        # That of now, unless starting them took too long.
+        minute = next_multiple(MINUTE_S, lead=0.5)
         wait_until(minute)
         for daemon in running:
-            wait_for_stamps(daemon.stamps, {"due": count}, minute + STARTS_WITHIN_S)
+            wait_for_stamps(daemon.stamps, {"due": count}, minute, STARTS_WITHIN_S)
         beside = _beside_c(running[0], count, stage) if count > 1 else None
         for daemon in running:
             late = Lateness.of(read_stamps(daemon.stamps)["due"], [minute], count)

@@ -28,11 +28,12 @@ def read_stamps(file: Path) -> dict[str, list[float]]:
     return found
 
 
-def wait_for_stamps(file: Path, wanted: Mapping[str, int], until: float) -> None:
-    """Wait until there are so many of each label, or the wall clock shows ``until``."""
-    while wall_s() < until:
+def wait_for_stamps(file: Path, wanted: Mapping[str, int], since: float, within_s: float) -> None:
+    """Wait until so many of each label have come since an instant, so long after it at most."""
+    while wall_s() < since + within_s:
         stamps = read_stamps(file)
-        if all(len(stamps[label]) >= number for label, number in wanted.items()):
+        new = {label: sum(at > since - EARLY_S for at in stamps[label]) for label in wanted}
+        if all(new[label] >= number for label, number in wanted.items()):
             return
         pause(LOOK_EVERY_S)
 

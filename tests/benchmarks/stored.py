@@ -102,7 +102,7 @@ def _burst(daemon: Started, label: str, stage: Stage) -> Lateness:
             lines.write(json.dumps({"command": command, "at": due.isoformat()}) + "\n")
     _submit(daemon, file)
     wait_until(due.timestamp())
-    wait_for_stamps(daemon.stamps, {label: BURST}, due.timestamp() + STARTS_WITHIN_S)
+    wait_for_stamps(daemon.stamps, {label: BURST}, due.timestamp(), STARTS_WITHIN_S)
     return Lateness.of(read_stamps(daemon.stamps)[label], [due.timestamp()], BURST)
 
 

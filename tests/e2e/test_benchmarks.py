@@ -92,7 +92,7 @@ def test_whoever_ends_it_ends_the_daemons(stage: Stage) -> None:
 
     def cut_short() -> None:
         with Started(Pycron(), jobs, directory) as daemon:
-            wait_for_stamps(daemon.stamps, {"stays": 1}, wall_s() + PATIENCE_S)
+            wait_for_stamps(daemon.stamps, {"stays": 1}, wall_s(), PATIENCE_S)
             assert len(processes_with(str(directory))) > 1
             sys.exit()
 
