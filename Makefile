@@ -6,7 +6,8 @@
 #   make test-long   the long ones
 #   make check       formatting, lints, types, import rules
 #   make coverage    the tests once more, with the branches that they take
-#   make bench       measure
+#   make bench       measure, beside the machine's limits and other daemons (QUICK=1, ONLY=late,idle)
+#   make bench-parts  measure its parts, each beside something that does the same
 #   make dist        wheel and sdist, into dist/
 #   make test-wheel  the end-to-end tests, against the wheel installed on its own
 #   make test-systemd  boot a systemd in a container and run the units there (root)
@@ -28,8 +29,9 @@ WHEEL_VENV := build/wheel-venv
 PYTEST := $(BIN)/python -m pytest
 # Most of the time a test waits for a second to come, so more workers than processors do no harm.
 WORKERS ?= 4
+BENCH_PATH ?=
 
-.PHONY: help run test test-quick test-long check coverage bench dist test-wheel test-systemd clean distclean
+.PHONY: help run test test-quick test-long check coverage bench bench-parts dist test-wheel test-systemd clean distclean
 
 help:
 	@sed -n '/^# *make/s/^# *//p' Makefile
@@ -91,8 +93,15 @@ coverage: $(VENV)/.stamp-dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 
+# As root and with a C compiler; what cannot be measured, or no registry has, is said. PEERS= names
+# the other daemons (all, none, a,b,c), BENCH_PATH directories with those that no registry has.
 bench: $(VENV)/.stamp-dev
-	@for each in tests/benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python "$$each"; done
+	@BENCH_PATH="$(BENCH_PATH)" $(BIN)/python -m tests.benchmarks $(ONLY) $(if $(QUICK),--quick) \
+	    $(if $(PEERS),--peers "$(PEERS)") $(if $(OUT),--out "$(OUT)")
+
+bench-parts: $(VENV)/.stamp-dev
+	@for each in beside ledger schedule scheduler spawn; do \
+	    echo "== $$each"; $(BIN)/python -m "tests.benchmarks.parts.$$each"; done
 
 # --- packages ----------------------------------------------------------------------------------
 

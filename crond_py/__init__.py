@@ -18,11 +18,14 @@ A map of the package; imports go down only.
     clockwatch      tells when the wall clock was set or the machine woke
     crontab/        the model of the crontab and its loader
     policy          the rules as pure functions: overlap, missed, retry, recovery
+    clocksteps      the same: what a step of the wall clock changes
     clock           the system's clock, the only reader of it
     ports           the seams between the parts, as Protocols
     schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors
     places          where files are kept; printable: text that drives no terminal
+    lean, dataclass, digest
+                    keep the daemon small; percent: percent-encoding
 
 The names below are the public Python API. They are loaded when they are first used, so that the
 command line and the daemon do not pay for what they do not need.

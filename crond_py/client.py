@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from crond_py.clock import EPOCH, SystemClock
 from crond_py.control.batches import packed, placed_faults, size_of, submitted_for, task_values
 from crond_py.control.client import PATIENCE, call
 from crond_py.control.protocol import LONGEST_WAIT, CancelTask, Submit, SubmittedTask, WaitTask
+from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
 from crond_py.errors import TaskRefusedError, UnknownNameError
@@ -253,7 +254,7 @@ def stored_task(task: Task, offset: timedelta) -> StoredTask:
         job=task.job,
         due=task.due + offset if task.lane.scale is Scale.STEADY else task.due,
         every=task.period,
-        settings=json.loads(task.definition),
+        settings=_settings(task.definition),
         pool=task.lane.pool,
         priority=task.lane.priority,
         group=task.lane.group,
@@ -262,6 +263,15 @@ def stored_task(task: Task, offset: timedelta) -> StoredTask:
         key=task.key,
         ended_at=task.ended_at,
     )
+
+
+def _settings(definition: str) -> dict[str, Any]:
+    """Return what a task says; nothing where the ledger has no sense for it."""
+    try:
+        settings = json.loads(definition)
+    except (ValueError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def all_tasks(ledger: LedgerReader, query: TaskQuery) -> Iterator[Task]:

@@ -24,8 +24,9 @@ exception. Exit code 78 is EX_CONFIG of sysexits(3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from crond_py.dataclass import dataclass
 
 
 class PycronError(Exception):

@@ -54,6 +54,7 @@ class Launchpad:
             limits=job.limits,
             stdin=job.stdin,
             leftovers=job.leftovers,
+            text=job.command if isinstance(job.command, str) else "",
         )
 
 

@@ -6,9 +6,11 @@ crontab and the ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from crond_py.dataclass import dataclass
 
 
 class Overlap(StrEnum):
@@ -266,6 +268,36 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class PastTime:
+    """A time that the wall clock showed before it was set by more than three hours.
+
+    It was accounted for up to ``until``, and the clock is ``behind`` it now (negative: ahead).
+    """
+
+    until: datetime
+    behind: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """How far the wall clock is ahead of the monotonic one, which counts from ``boot_id``.
+
+    In one boot, two of these that differ tell how far the clock was set, whoever looked.
+    """
+
+    boot_id: str
+    lead: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PastTimes:
+    """The times that a clock may come back to, and where it stands, as they are behind that."""
+
+    times: tuple[PastTime, ...]
+    clock: ClockReading
+
+
+@dataclass(frozen=True, slots=True)
 class Cursor:
     """How far a job's occurrences are accounted for. All but the strings and numbers are UTC.
 
@@ -273,7 +305,7 @@ class Cursor:
     is that of the schedule; another one means a new schedule and a new baseline. ``anchor`` is
     what an interval counts from. Where the clock was set back by no more than three hours,
     occurrences from ``barrier_from`` to ``barrier_until`` were accounted for before that and do
-    not come again.
+    not come again. ``past`` is what is known of the times before larger steps, see ``clocksteps``.
     """
 
     job: str
@@ -285,6 +317,7 @@ class Cursor:
     barrier_from: datetime | None = None
     barrier_until: datetime | None = None
     boot_id: str = ""
+    past: PastTimes | None = None
 
 
 TASK_PREFIX = "task:"

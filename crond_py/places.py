@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import UsageError
 
 CRONTAB_VARIABLE = "PYCRON_CRONTAB"

@@ -1,19 +1,21 @@
-"""The rules as pure functions on plain data: overlap, missed runs, retry, recovery, clock steps.
+"""The rules as pure functions on plain data: overlap, missed runs, retry, recovery.
 
 Nothing here reads a clock, writes a ledger or knows a process. The engine asks, acts on the
 answer, and records it. Where a stretch of time is given as (after, until), the first instant is
-outside and the last inside, as everywhere in the project.
+outside and the last inside, as everywhere in the project. What a step of the wall clock changes
+is in ``clocksteps``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from signal import Signals
 from typing import Protocol
 
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Cause,
     Condition,
@@ -28,9 +30,6 @@ from crond_py.model import (
     Retry,
     State,
 )
-
-NEW_TIME_AFTER = timedelta(hours=3)
-"""A clock set back by more than this shows a new time (cron(8), Debian: changes of three hours)."""
 
 TICK = timedelta(microseconds=1)
 """The resolution of every instant in the project."""
@@ -262,52 +261,6 @@ def _strictly_after(schedule: Occurrences, instant: datetime) -> datetime | None
         message = f"the schedule is due at {due.isoformat()}, not after {instant.isoformat()}"
         raise ArithmeticError(message)
     return due
-
-
-# --- a clock that was set back ------------------------------------------------------------------
-
-
-def rewind(cursor: Cursor, now: datetime, set_back_by: timedelta | None = None) -> Cursor:
-    """Return the cursor for a wall clock that now reads earlier than what is accounted for.
-
-    ``set_back_by`` is the size of the step where it is known; after a restart it is not, and the
-    distance to the newest accounted occurrence stands for it. Up to three hours, occurrences that
-    had their row before do not come again; further back the readings are a new time, a new era,
-    and are used at once.
-
-    There is one barrier. Set back again before it has begun, the clock comes a second time through
-    readings that have their rows since the last step: they are passed over as long as they are all
-    there is before the barrier. Set back to before even those, they come again, and the ledger
-    refuses what has its row.
-    """
-    step = set_back_by if set_back_by is not None else cursor.accounted_until - now
-    if now >= cursor.accounted_until:
-        return cursor
-    if step > NEW_TIME_AFTER:
-        return replace(
-            cursor,
-            era=cursor.era + 1,
-            baseline=now,
-            accounted_until=now,
-            barrier_from=None,
-            barrier_until=None,
-        )
-    barrier_from, barrier_until = cursor.baseline, cursor.accounted_until
-    if cursor.barrier_from is not None and cursor.barrier_until is not None:
-        if cursor.accounted_until < cursor.barrier_from:
-            if now >= cursor.baseline:
-                return cursor
-            barrier_from = cursor.barrier_from
-        else:
-            barrier_from = min(cursor.baseline, cursor.barrier_from)
-        barrier_until = max(cursor.accounted_until, cursor.barrier_until)
-    return replace(
-        cursor,
-        baseline=min(cursor.baseline, now),
-        accounted_until=now,
-        barrier_from=barrier_from,
-        barrier_until=barrier_until,
-    )
 
 
 def advance(cursor: Cursor, due: datetime) -> Cursor:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Attempt,
     Cause,
@@ -372,8 +372,10 @@ class OutputSpec:
 class ProcessSpec:
     """All that is needed to start one process; nothing is taken from the daemon's own setting.
 
-    ``argv`` is executed as it is. ``output`` None discards what it prints. ``tag`` is the value of
-    PYCRON_RUN_ID in ``env``, by which the process and its descendants are found again in /proc.
+    ``argv`` is executed as it is. Where it has the shell run a text of the crontab, that is
+    ``text`` as well, and need not take a shell if it does the same without. ``output`` None
+    discards what it prints. ``tag`` is the value of PYCRON_RUN_ID in ``env``, by which the process
+    and its descendants are found again in /proc.
 
     The environment is, the later winning, that of the account (PATH, HOME, LOGNAME, USER, SHELL,
     LANG), what stands in ``env_files``, and ``env``. ``user`` None is the daemon's own account and
@@ -395,6 +397,7 @@ class ProcessSpec:
     limits: Limits = Limits()
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,4 +543,26 @@ class Processes(Protocol):
 
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
+        ...
+
+
+class Errand(Protocol):
+    """A process that the daemon has started for itself, and that is of no run."""
+
+    def wait(self) -> int | None:
+        """Wait for its end, and return its exit status; -N: signal N ended it; None: not known.
+
+        It must be called once.
+        """
+        ...
+
+
+class StartErrand(Protocol):
+    """Starts an errand."""
+
+    def __call__(self, argv: Sequence[str], stdout: int) -> Errand:
+        """Execute ``argv``, whose first is a path, with a descriptor as its standard output.
+
+        Raises OSError.
+        """
         ...

@@ -14,6 +14,11 @@ clock watch, control socket, READY. The stop goes the other way round.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from crond_py.lean import put_off_modules
+
+    put_off_modules()  # before the imports that follow
+
 import json
 import logging
 import os
@@ -22,7 +27,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -40,6 +44,7 @@ from crond_py.crontab.apart import load_apart
 from crond_py.crontab.late import LateTaskJobs
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import diff_crontabs
+from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.engine.core import Core
 from crond_py.engine.outbox import Outbox
@@ -50,6 +55,7 @@ from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
+from crond_py.lean import collecting_later, give_back_memory, keep_one_heap
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
@@ -59,6 +65,7 @@ from crond_py.model import OutputMode
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
 from crond_py.ports import LineSink
+from crond_py.runner.errands import ERRANDS
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
@@ -157,8 +164,10 @@ class Service:
             # First: a signal that comes during the start is heeded after it.
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
-            self._crontab = load_apart(self._options.places.crontab)
-            self._start(stack)
+            with collecting_later():
+                self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
+                self._start(stack)
+            give_back_memory()
             on_up()
             self._notifier.ready(self._summary())
             log.info("pycron %s is up", crond_py.__version__, extra=self._fields())
@@ -327,7 +336,7 @@ class Service:
             self._notifier.reloading(self._clock)
             try:
                 clear_zone_cache()
-                new = load_apart(self._options.places.crontab)
+                new = load_apart(self._options.places.crontab, ERRANDS.start)
                 changes = diff_crontabs(self._crontab, new)
                 self._engine.reload(new)
                 self._crontab = new
@@ -425,6 +434,7 @@ def main(arguments: Sequence[str]) -> int:
             from crond_py.daemonize import daemonize  # noqa: PLC0415
 
             readiness = daemonize(options.log_file)
+        keep_one_heap()
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
             Service(options, daemon_log).run(readiness.up if readiness is not None else _nothing)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from crond_py.cli.records import standing
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import CancelJob, CancelRun, CancelTask
+from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled
 from crond_py.errors import PycronError, UnknownNameError
 from crond_py.model import Outcome, Run, State, task_id_of

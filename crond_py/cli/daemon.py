@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -11,6 +10,7 @@ import typer
 from crond_py.clock import SystemClock
 from crond_py.control.client import PATIENCE, Conversation
 from crond_py.control.protocol import LONGEST_WAIT, WaitRun
+from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError, ScheduleError, UsageError
 from crond_py.model import Run
 from crond_py.schedule import parse_duration

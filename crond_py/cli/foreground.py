@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from crond_py.cli import say
 from crond_py.clock import SystemClock, to_ns
 from crond_py.crontab.model import Job
+from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.errors import CannotStartError
 from crond_py.inbox import Inbox

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from crond_py.control.protocol import JobList, JobView, ListJobs
 from crond_py.control.views import job_view
 from crond_py.crontab import fingerprint, load_crontab
 from crond_py.crontab.model import AtTrigger, Job
+from crond_py.dataclass import dataclass
 from crond_py.errors import DaemonNotRunningError, LedgerError
 from crond_py.model import Cursor, Run
 from crond_py.places import Places

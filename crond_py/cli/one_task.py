@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from crond_py.control.batches import size_of, submitted_for, task_values
 from crond_py.control.client import call
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import Submit, SubmittedTask
+from crond_py.dataclass import dataclass
 from crond_py.errors import UsageError
 from crond_py.places import Places
 
@@ -163,7 +163,8 @@ def _sentence(stored: SubmittedTask, every: str | None) -> str:
     now = SystemClock().now()
     due = f"{local_text(stored.due)} ({relative_text(stored.due, now)})"
     if not stored.is_new:
-        return f"{stored.job} was submitted with this key before; it is due {due}"
+        is_due = "is due" if stored.due > now else "was due"
+        return f"{stored.job} was submitted with this key before; it {is_due} {due}"
     if every is not None:
         return f"{stored.job} is due every {every}, first {due}"
     return f"{stored.job} is due {due}"

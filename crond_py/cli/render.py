@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from crond_py.cli import say
+from crond_py.dataclass import dataclass
 from crond_py.printable import printable_line
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Annotated, Any, Final
 
 import typer
@@ -18,6 +18,7 @@ from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.batches import LONGEST_TASK, packed, placed_faults, size_of, submitted_for
 from crond_py.control.client import call
 from crond_py.control.protocol import Submit, SubmittedTask
+from crond_py.dataclass import dataclass
 from crond_py.errors import Fault, PycronError, TaskRefusedError, UsageError
 from crond_py.places import Places
 

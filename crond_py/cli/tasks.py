@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from crond_py.cli.times import brief_text, local_text, relative_text
 from crond_py.client import StoredTask, all_tasks, steady_offset, stored_task
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
+from crond_py.dataclass import dataclass
 from crond_py.errors import UnknownNameError, UsageError
 from crond_py.model import Run, Task, task_id_of
 from crond_py.ports import LedgerReader, RunQuery, TaskQuery

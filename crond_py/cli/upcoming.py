@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -32,6 +32,7 @@ from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.crontab import fingerprint, load_crontab
 from crond_py.crontab.model import AfterTrigger, Job, StartupTrigger
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError, UsageError
 from crond_py.model import Cursor
 from crond_py.places import Places

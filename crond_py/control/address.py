@@ -7,9 +7,10 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from crond_py.dataclass import dataclass
 
 LONGEST_ADDRESS: Final = 107
 """How many bytes of path fit into a socket's address (unix(7)), less the final zero byte."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from crond_py.control.codec import CodecError, from_json, to_json
+from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled, LagSummary, PoolStatus
 from crond_py.errors import (
     CrontabError,

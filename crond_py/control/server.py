@@ -19,7 +19,6 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from crond_py.control.protocol import (
     read_request,
     reply_line,
 )
+from crond_py.dataclass import dataclass
 from crond_py.errors import ProtocolError, PycronError, RequestRefusedError, StateLockedError
 from crond_py.ports import Clock
 

@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from crond_py.crontab.handover import send
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.model import Crontab
+from crond_py.crontab.sender import send
 from crond_py.errors import CrontabError
 
 
@@ -29,6 +29,8 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
-    sys.stdout.flush()
+    try:
+        main(sys.argv[1])
+    except BrokenPipeError:  # the daemon was killed, and nobody wants to know any more
+        os._exit(1)
     os._exit(0)  # it takes a while to let go of a hundred thousand jobs one by one

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from crond_py.crontab.locate import KeyPath, line_of, locate_keys
+from crond_py.dataclass import dataclass
 from crond_py.errors import Fault
 
 _QUOTED_LENGTH: Final = 60

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, nearest
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.values import Kind, Name, Never, Schema, not_the
+from crond_py.dataclass import dataclass
 
 Refuse = Callable[[KeyPath, Refused], None]
 """Takes a refusal and where it belongs, seen from the table."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,6 +21,7 @@ from crond_py.crontab.model import EveryTrigger, Job, Scope, Trigger
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success, retry_of
 from crond_py.crontab.source import Table
 from crond_py.crontab.triggers import Calendar, trigger_of
+from crond_py.dataclass import dataclass
 from crond_py.model import Limits
 from crond_py.schedule import system_timezone
 
@@ -48,6 +49,7 @@ def scope_within(
 ) -> Scope:
     """Return the scope of a file that says this much of its own, as far as it fits together."""
     retry_values = {**outer.retry_values, **defaults.get("retry", {})}
+    limits_values = {**outer.limits_values, **defaults.get("limits", {})}
     values = {**outer.values, **model_fields(defaults)}
     refuse_retry_of_success(defaults, values, refuse)
     return Scope(
@@ -56,7 +58,8 @@ def scope_within(
         retry_of(retry_values, refuse) if "retry" in defaults else outer.retry,
         retry_values,
         defaults.get("every_mode", outer.every_mode),
-        {**outer.limits_values, **defaults.get("limits", {})},
+        limits_values,
+        Limits(**limits_values),
         values,
     )
 
@@ -135,7 +138,9 @@ class JobReader:
             report.add_refused(where, refused)
         if refusals or trigger is None:
             return None
-        limits = Limits(**{**scope.limits_values, **own.get("limits", {})})
+        limits = scope.limits
+        if "limits" in own:
+            limits = Limits(**{**scope.limits_values, **own["limits"]})
         own |= {"trigger": trigger, "retry": retry, "limits": limits, "source": source}
         return self._job(name, own, scope)
 
@@ -157,11 +162,15 @@ class JobReader:
             command=share(own["command"], own["command"]),
             timezone=own.get("timezone", scope.timezone),
             env=self._env(own["env"], scope) if "env" in own else scope.env,
-            retry=share(own["retry"], own["retry"]),
-            limits=share(own["limits"], own["limits"]),
+            retry=self._one(own["retry"], scope.retry),
+            limits=self._one(own["limits"], scope.limits),
             source=own["source"],
             **values,
         )
+
+    def _one(self, value: Any, inherited: object) -> Any:
+        """Return one object for all that equal ``value``; most often it is ``inherited``."""
+        return value if value is inherited else self._shared.setdefault(value, value)
 
     def _env(self, env: Mapping[str, str], scope: Scope) -> Mapping[str, str]:
         """Return one mapping for all jobs that say the same variables in one scope."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +29,7 @@ from crond_py.crontab.locate import KeyPath, job_lines
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool, Scope
 from crond_py.crontab.source import Table, read_table
 from crond_py.crontab.values import is_name, not_the
+from crond_py.dataclass import dataclass
 from crond_py.errors import CrontabError
 
 

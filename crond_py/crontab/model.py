@@ -6,12 +6,13 @@ Every default of the format is a default here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Align,
     Condition,
@@ -180,7 +181,8 @@ class Scope:
     """What a job has that says nothing itself: what its file says for all, and the built-in rest.
 
     ``values`` are fields of ``Job``. ``retry_values`` and ``limits_values`` are what of these
-    tables has been said; a job's own go over them key by key.
+    tables has been said, and ``retry`` and ``limits`` what that comes to; a job's own go over them
+    key by key.
     """
 
     timezone: str | None = None
@@ -189,6 +191,7 @@ class Scope:
     retry_values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     every_mode: EveryMode = EveryMode.FIXED_RATE
     limits_values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    limits: Limits = Limits()
     values: Mapping[str, Any] = field(default_factory=lambda: _DEFAULTS)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, choices, nearest, quoted
 from crond_py.crontab.values import Kind, Schema, is_short, not_the
+from crond_py.dataclass import dataclass
 from crond_py.model import Failure
 
 _MAX_EXIT_STATUS: Final = 255

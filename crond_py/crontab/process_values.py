@@ -7,11 +7,11 @@ at the start of every run is refused here, once.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, quoted
 from crond_py.crontab.values import Kind, Schema, in_quotes, not_the
+from crond_py.dataclass import dataclass
 
 MAX_STRING_BYTES: Final = 128 * 1024 - 1
 """MAX_ARG_STRLEN of execve(2) is 128 KiB with the closing NUL; no argument may be longer."""

@@ -6,13 +6,13 @@ is not there now may be there then. Only what can never be one is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from crond_py.crontab.faults import Problem, Refused, nearest, quoted, shown
 from crond_py.crontab.process_values import AbsolutePath
 from crond_py.crontab.values import Kind, Schema, is_short, not_the
+from crond_py.dataclass import dataclass
 
 _LARGEST_UID: Final = 2**32 - 2  # 2**32 - 1 is (uid_t) -1, see setuid(2)
 _LONGEST_LOGIN: Final = 255  # LOGIN_NAME_MAX, see limits.h(0p), without the closing NUL

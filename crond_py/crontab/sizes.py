@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 from crond_py.crontab.faults import Refused, quoted
 from crond_py.crontab.values import Kind, Schema, not_the
+from crond_py.dataclass import dataclass
 
 _UNITS: Final = {
     letter: 1024**power for power, letter in enumerate(("", "K", "M", "G", "T", "P", "E"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -21,6 +19,8 @@ from crond_py.crontab.model import (
     StartupTrigger,
     Trigger,
 )
+from crond_py.dataclass import dataclass
+from crond_py.digest import sha256
 from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import format_duration, system_timezone
 
@@ -62,7 +62,7 @@ def _fingerprint(
 ) -> str:
     rules = [timezone, dst_gap.value, dst_fold.value]
     identity = [*_identity(trigger, rules), *_refinements(trigger, timezone, jitter)]
-    return hashlib.sha256(_JSON.encode(identity).encode("ascii")).hexdigest()[:16]
+    return sha256(_JSON.encode(identity).encode("ascii")).hex()[:16]
 
 
 def _identity(trigger: Trigger, rules: list[str | None]) -> list[object]:

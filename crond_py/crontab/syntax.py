@@ -7,11 +7,11 @@ used where it is known and shown where it is not; nothing depends on it being th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from crond_py.crontab.faults import dotted, quoted, shown
 from crond_py.crontab.locate import KeyPath, first_duplicate, locate_keys
+from crond_py.dataclass import dataclass
 
 _PLACE: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TWICE: Final = re.compile("cannot (declare|overwrite|redefine|mutate)|duplicate", re.IGNORECASE)

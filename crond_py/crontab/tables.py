@@ -5,7 +5,7 @@ What a default is and how the tables go together is in ``keys`` and ``jobs``.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from crond_py.crontab.model import Group, Job
 from crond_py.crontab.setup_values import OrNone
 from crond_py.crontab.sizes import Size
 from crond_py.crontab.values import Duration, Factor, Integer, Kind
+from crond_py.dataclass import dataclass
 from crond_py.model import Retry
 
 SMALLEST_OUTPUT: Final = 4096

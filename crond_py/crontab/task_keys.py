@@ -6,7 +6,7 @@ A task comes as JSON, so what JSON has no word for is written as text: a date-ti
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +16,7 @@ from crond_py.crontab.process_values import Umask
 from crond_py.crontab.tables import KEEP_KEYS, Keep
 from crond_py.crontab.triggers import Moment
 from crond_py.crontab.values import Duration, Kind, Never, Schema, Text, not_the
+from crond_py.dataclass import dataclass
 
 LONGEST_KEY: Final = 200
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from crond_py.crontab.model import AtTrigger, Crontab, EveryTrigger, Job
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success
 from crond_py.crontab.task_keys import TASK_KEYS, WHEN_KEYS
 from crond_py.crontab.triggers import Calendar, instant_of
+from crond_py.dataclass import dataclass
 from crond_py.errors import Fault, TaskRefusedError
 from crond_py.model import Lane, Limits, Retry, Scale, Task
 from crond_py.ports import NewTask
@@ -86,8 +87,7 @@ class TaskReader:
         said = {name: value for name, value in values.items() if value is not None}
         refusals = _Refusals()
         own = _read_keys(said, refusals.add)
-        if "command" not in said and not _is_misspelt(said, ("command",)):
-            refusals.add((), Refused("has no command", 'add "command"'))
+        _check_command(said, refusals.add)
         check_pool(own.get("pool"), self._pools, refusals.add)
         check_group(own.get("group"), self._groups, refusals.add)
         self._check_retry(said, own, refusals.add)
@@ -129,9 +129,10 @@ class TaskReader:
 
     def _job(self, definition: str) -> Job:
         """Return a job of what a task says and what it inherits, but for its name and its lane."""
-        said: dict[str, Any] = json.loads(definition)
         refusals = _Refusals()
+        said = _read_definition(definition)
         own = _read_keys(said, refusals.add)
+        _check_command(said, refusals.add)
         retry = self._check_retry(said, own, refusals.add)
         refusals.check()
         scope = self._scope
@@ -207,6 +208,20 @@ class _Refusals:
             for problem in refused.problems:
                 key = dotted((*path, *problem.path))
                 yield Fault("", 0, key, shown(problem.message), shown(problem.suggestion))
+
+
+def _read_definition(definition: str) -> dict[str, Any]:
+    """Return what a stored task says; nothing where somebody else has written it."""
+    try:
+        said = json.loads(definition)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _check_command(said: Collection[str], refuse: Refuse) -> None:
+    if "command" not in said and not _is_misspelt(said, ("command",)):
+        refuse((), Refused("has no command", 'add "command"'))
 
 
 def _read_keys(said: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:

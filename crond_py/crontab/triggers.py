@@ -6,8 +6,8 @@ then, with the zone known, whether it can ever be due.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,9 +21,11 @@ from crond_py.crontab.model import (
     Trigger,
 )
 from crond_py.crontab.values import Choice, Duration, Kind, Schema, not_the
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import Condition, DstFold, DstGap, EveryMode
 from crond_py.schedule import parse_schedule
+from crond_py.schedule.expression import has_hash
 
 SHORTEST_PERIOD: Final = timedelta(milliseconds=100)
 MAX_EXPRESSIONS: Final = 100
@@ -222,8 +224,22 @@ def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar)
 
 def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
     """Return the trigger in plain spelling, once each expression has been read."""
+    if any(map(has_hash, trigger.expressions)):
+        return _read(trigger.expressions, calendar)
+    return _read_once(trigger.expressions, calendar.timezone, calendar.dst_gap, calendar.dst_fold)
+
+
+@lru_cache(maxsize=4096)
+def _read_once(
+    expressions: tuple[str, ...], timezone: str, gap: DstGap, fold: DstFold
+) -> CronTrigger:
+    """Read what means the same for every job once; many jobs share few schedules."""
+    return _read(expressions, Calendar("", timezone, gap, fold))
+
+
+def _read(expressions: tuple[str, ...], calendar: Calendar) -> CronTrigger:
     problems = []
-    for index, expression in enumerate(trigger.expressions):
+    for index, expression in enumerate(expressions):
         try:
             parse_schedule(
                 expression,
@@ -233,12 +249,12 @@ def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
                 hash_key=calendar.job,
             )
         except ScheduleError as error:
-            path = (index,) if len(trigger.expressions) > 1 else ()
+            path = (index,) if len(expressions) > 1 else ()
             allowed = f"allowed: {error.allowed}" if error.allowed else ""
             problems.append(Problem(path, shown(str(error)), shown(allowed)))
     if problems:
         raise Refused(problems=problems)
-    return CronTrigger(tuple(" ".join(text.split()) for text in trigger.expressions))
+    return CronTrigger(tuple(" ".join(text.split()) for text in expressions))
 
 
 def instant_of(moment: datetime, calendar: Calendar) -> datetime:

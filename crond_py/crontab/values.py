@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Any, Final
 from zoneinfo import available_timezones
 
 from crond_py.crontab.faults import Problem, Refused, choices, nearest, quoted, shown
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule import format_duration, parse_duration, parse_schedule

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from crond_py.clocksteps import after_restart, carried_over, clock_was_set
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
@@ -21,7 +22,7 @@ from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
 from crond_py.engine.telling import fields, log
-from crond_py.model import Cause, Cursor, EveryMode, Missed, Outcome, State
+from crond_py.model import Cause, ClockReading, Cursor, EveryMode, Missed, Outcome, State
 from crond_py.policy import (
     TICK,
     Dropped,
@@ -31,7 +32,6 @@ from crond_py.policy import (
     advance,
     next_unaccounted,
     plan_missed,
-    rewind,
     unaccounted,
 )
 from crond_py.ports import Claim, Gap, SetCursor
@@ -53,6 +53,8 @@ WAS_SET_FORWARD = "the clock was set forward"
 WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 WAS_PAST = "its time was past when pycron first read it"
 
+WAS_IN_DOUBT = "pycron was not running; it may have run before the clock was set back"
+
 _DROPS_ALL = MissedRule(Missed.SKIP, None, 0)
 
 _REMOVED = "removed:"
@@ -73,8 +75,8 @@ class Agenda:
 
     def enter(self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool) -> JobState:
         """Take a job in. Only ``at_start`` does what is stored of it count as time down."""
-        cursor = self._cursor_for(job, stored, now, at_start=at_start)
-        state = JobState(job, cursor)
+        cursor, in_doubt_until = self._cursor_for(job, stored, now, at_start=at_start)
+        state = JobState(job, cursor, in_doubt_until=in_doubt_until)
         self._register.states[job.name] = state
         if cursor != stored:
             is_new = stored is None or stored.fingerprint != cursor.fingerprint
@@ -87,11 +89,14 @@ class Agenda:
         """Settle what a job missed while the daemon was down, and wait for what comes."""
         self._set_schedule(state)
         if state.is_live and gap is not None:
-            self._settle_forgotten(state, gap.until)
+            self._settle_unknown(state, gap.until, Outcome.LOST, WAS_FORGOTTEN)
+        if state.is_live and state.in_doubt_until is not None:
+            self._settle_unknown(state, state.in_doubt_until, Outcome.MISSED, WAS_IN_DOUBT)
+        first = None
         if state.is_live:
             self._start_at_once(state)
-            self._settle(state, now, _past_cause(state))
-        self.arm(state)
+            first = self._settle(state, now, _past_cause(state))
+        self.arm(state, first)
         is_free = state.schedule is not None and state.next_due is None
         if is_free and state.is_live and _fixed_delay(state.job) is not None:
             # Its last run ended unseen, so nothing began the delay that is to come.
@@ -127,7 +132,7 @@ class Agenda:
         if not job.enabled:
             self.forget(state)
         elif is_new or returns:
-            self._save(state, self._cursor_for(job, state.cursor, now, at_start=False))
+            self._save(state, self._cursor_for(job, state.cursor, now, at_start=False)[0])
         self._set_schedule(state)
         if state.is_live:
             self._start_at_once(state)
@@ -169,7 +174,8 @@ class Agenda:
 
     def _cursor_for(
         self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool
-    ) -> Cursor:
+    ) -> tuple[Cursor, datetime | None]:
+        """Return the job's cursor, and up to which instant it is in doubt."""
         mark = fingerprint(job)
         if stored is not None and isinstance(job.trigger, AtTrigger):
             stored = replace(stored, fingerprint=stored.fingerprint.removeprefix(_REMOVED))
@@ -179,21 +185,36 @@ class Agenda:
             if at_start:
                 return self._after_restart(job, stored, now)
             if isinstance(job.trigger, StartupTrigger):
-                return stored
+                return stored, None
+        return self._new_cursor(job, stored, now), None
+
+    def _new_cursor(self, job: Job, stored: Cursor | None, now: datetime) -> Cursor:
+        """Return the cursor of a job that begins anew; of what is stored only identities remain."""
         begin = first_baseline(job, now)
         if isinstance(job.trigger, AtTrigger):
             # An instant that is past already is missed, not ignored.
             begin = min(now, job.trigger.instant - TICK)
-        boot_id = stored.boot_id if stored is not None else ""
-        era = stored.era if stored is not None else 0
-        return Cursor(job.name, mark, era, begin, begin, anchor=now, boot_id=boot_id)
+        new = Cursor(job.name, fingerprint(job), 0, begin, begin, anchor=now)
+        if stored is None:
+            return new
+        past = carried_over(stored, now, self._clock()) if goes_by_the_clock(job) else None
+        return replace(new, era=stored.era, boot_id=stored.boot_id, past=past)
 
-    def _after_restart(self, job: Job, stored: Cursor, now: datetime) -> Cursor:
-        if goes_by_the_clock(job) or now >= stored.accounted_until:
-            return rewind(stored, now)
+    def _clock(self) -> ClockReading:
+        return ClockReading(self._parts.boot_id, self._parts.timekeeper.lead())
+
+    def _after_restart(
+        self, job: Job, stored: Cursor, now: datetime
+    ) -> tuple[Cursor, datetime | None]:
+        if isinstance(job.trigger, AtTrigger):
+            return stored, None  # it comes once, whatever the clock reads
+        if goes_by_the_clock(job):
+            return after_restart(stored, now, self._clock())
+        if now >= stored.accounted_until:
+            return stored, None
         # Elapsed time knows no reading that it must not repeat: it goes on from now, and counts
         # from where it did, unless the clock was set back to before that.
-        return replace(
+        anew = replace(
             stored,
             era=stored.era + 1,
             baseline=now,
@@ -202,6 +223,7 @@ class Agenda:
             barrier_from=None,
             barrier_until=None,
         )
+        return anew, None
 
     def _set_schedule(self, state: JobState) -> None:
         with self._guarding(state):
@@ -218,12 +240,12 @@ class Agenda:
 
     # --- the heap -------------------------------------------------------------------------
 
-    def arm(self, state: JobState) -> None:
-        """Put the job's first occurrence without a row on the heap."""
+    def arm(self, state: JobState, first: datetime | None = None) -> None:
+        """Put the job's first occurrence without a row on the heap; ``first``, if it is known."""
         self.disarm(state)
         if not state.is_live or state.schedule is None or self._register.is_stopping:
             return
-        state.next_due = self._first_due(state)
+        state.next_due = self._first_due(state) if first is None else first
         if state.next_due is not None:
             self._wait_for(state, state.next_due, AHEAD)
 
@@ -283,18 +305,21 @@ class Agenda:
 
     # --- missed occurrences ---------------------------------------------------------------
 
-    def _settle(self, state: JobState, until: datetime, cause: str) -> None:
-        """Account for every occurrence up to ``until`` that has no row yet."""
+    def _settle(self, state: JobState, until: datetime, cause: str) -> datetime | None:
+        """Account for every occurrence up to ``until`` that has no row yet.
+
+        Return the first one after that, where that is known without looking again.
+        """
         first = self._first_due(state)
         if state.schedule is None or first is None or first > until:
-            return
+            return first
         job = state.job
         rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
         plan = None
         with self._guarding(state):
             plan = plan_missed(state.schedule, unaccounted(state.cursor, until), rule, until)
         if plan is None:
-            return
+            return None
         if plan.dropped is not None:
             why = f"{cause}; {plan.dropped.why}"
             self.enter_dropped(state, replace(plan.dropped, why=why), Outcome.MISSED)
@@ -304,9 +329,10 @@ class Agenda:
         if plan.catch_up:
             self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
         self._begin_delay_if_idle(state)
+        return None
 
-    def _settle_forgotten(self, state: JobState, until: datetime) -> None:
-        """Enter as lost what may have had a row that the ledger does not have any more.
+    def _settle_unknown(self, state: JobState, until: datetime, outcome: Outcome, why: str) -> None:
+        """Enter what may have had a row that is not there any more, or is of another era.
 
         That are all occurrences up to ``until`` but those whose runs are known all the same.
         """
@@ -318,7 +344,7 @@ class Agenda:
         with self._guarding(state):
             plan = plan_missed(state.schedule, _without(known, stretches), _DROPS_ALL, until)
         if plan is not None and plan.dropped is not None:
-            self.enter_dropped(state, replace(plan.dropped, why=WAS_FORGOTTEN), Outcome.LOST)
+            self.enter_dropped(state, replace(plan.dropped, why=why), outcome)
             accounted.append(plan.accounted_until)
         if accounted:
             self._save(state, advance(state.cursor, min(max(accounted), until)))
@@ -368,22 +394,42 @@ class Agenda:
         log.warning("the clock was set %s by %s", ahead, format_duration(size), extra=fields())
         now = self._parts.timekeeper.now()
         for state in list(states.values()):
-            if not goes_by_the_clock(state.job):
+            if goes_by_the_clock(state.job):
+                self._readings_change(state, now, step)
+            else:
                 self._save(state, _shifted(state.cursor, step))
                 self._set_schedule(state)
-            elif step < timedelta(0):
-                self._save(state, rewind(state.cursor, now, -step))
-            elif state.is_live and state.next_due is not None and state.next_due <= now - LATE:
-                self._settle(state, now, WAS_SET_FORWARD)
             self.arm(state)
+
+    def _readings_change(self, state: JobState, now: datetime, step: timedelta) -> None:
+        """Account for a step of the clock in a job that is due at its readings."""
+        before = state.cursor
+        if not isinstance(state.job.trigger, AtTrigger):  # which comes once, whatever it reads
+            cursor = clock_was_set(before, now, step, self._clock())
+            self._save(state, cursor, is_durable=cursor.past is not None)
+        if step < timedelta(0) or not state.is_live or state.next_due is None:
+            return
+        if state.next_due <= now - LATE:
+            self._tell_passed_over(state, before, now)
+            self._settle(state, now, WAS_SET_FORWARD)
+
+    def _tell_passed_over(self, state: JobState, before: Cursor, now: datetime) -> None:
+        """Say how often the job is not run now because it was accounted for before a step back."""
+        begin, until = before.accounted_until, min(now, state.cursor.accounted_until)
+        if state.schedule is None or until <= begin:
+            return
+        with self._guarding(state):
+            if count := state.schedule.count(begin, until):
+                reason = "they were accounted for before the clock was set back"
+                self._log(logging.INFO, "occurrences passed over", state, reason, count=count)
 
     # --- small things ---------------------------------------------------------------------
 
-    def _save(self, state: JobState, cursor: Cursor) -> None:
+    def _save(self, state: JobState, cursor: Cursor, *, is_durable: bool = False) -> None:
         if cursor != state.cursor:
             is_new = cursor.fingerprint != state.cursor.fingerprint
             state.cursor = cursor
-            self._parts.outbox.write(SetCursor(cursor), durable=is_new)
+            self._parts.outbox.write(SetCursor(cursor), durable=is_new or is_durable)
 
     def _first_due(self, state: JobState) -> datetime | None:
         """Return the job's first occurrence without a row; None also where it is now disabled."""

@@ -11,10 +11,11 @@ taken up may have run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crond_py.clock import EPOCH
+from crond_py.dataclass import dataclass
 from crond_py.engine.agenda import (
     AHEAD,
     WAS_DOWN,

@@ -15,11 +15,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from graphlib import TopologicalSorter
 
 from crond_py.crontab.model import AfterTrigger
+from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState

@@ -7,10 +7,10 @@ names the state it was set for, so that one that comes too late is recognised.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState

@@ -10,10 +10,11 @@ Everything is measured on the monotonic clock, so setting the wall clock makes n
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import Enum, auto
 
+from crond_py.dataclass import dataclass
 from crond_py.engine.view import LagSample
 from crond_py.model import Lag
 

@@ -9,9 +9,9 @@ Not responsible for taking tasks up, nor for timers (``tasks``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from crond_py.dataclass import dataclass
 from crond_py.model import Lane
 from crond_py.ports import Timer
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
 
 from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots

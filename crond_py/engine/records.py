@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
+from crond_py.dataclass import dataclass
 from crond_py.engine.lag import LagRecord, Waits
 from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences
@@ -117,8 +118,10 @@ class JobState:
     """A job of the crontab in force, or a removed one whose last runs still finish.
 
     ``schedule`` is None where nothing is due by itself: at startup only, or while a fixed delay
-    waits for the end of a run. ``fault`` says why the job was disabled by the engine. ``is_task``:
-    it was not in a crontab but handed in, and is known only as long as it has a run.
+    waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
+    have had one before the clock was set back. ``fault`` says why the job was disabled by the
+    engine. ``is_task``: it was not in a crontab but handed in, and is known only as long as it has
+    a run.
     """
 
     job: Job
@@ -131,6 +134,7 @@ class JobState:
     last: Run | None = None
     last_manual: datetime | None = None
     lags: LagRecord | None = None
+    in_doubt_until: datetime | None = None
     is_removed: bool = False
     is_task: bool = False
     fault: str = ""

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from crond_py.crontab.model import Group
+from crond_py.dataclass import dataclass
 from crond_py.engine.records import ActiveRun
 
 _FEW = 64

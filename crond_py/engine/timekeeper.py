@@ -54,6 +54,10 @@ class Timekeeper:
         began_ns = start_ticks * 1_000_000_000 // TICKS_PER_SECOND
         return _MICROSECOND * max(0, (self._clock.monotonic_ns() - began_ns) // 1000)
 
+    def lead(self) -> timedelta:
+        """Return how far the wall clock is ahead of the monotonic one."""
+        return _MICROSECOND * (self._offset_ns // 1000)
+
     def take_step(self) -> timedelta | None:
         """Return how far the wall clock was set since the last call, or None; adopt the change."""
         offset_ns = wall_offset_ns(self._clock)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import DEFAULT_POOL, Crontab
+from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attendance import Absence, Attendance

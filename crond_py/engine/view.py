@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
+from crond_py.dataclass import dataclass
 from crond_py.model import Run
 
 

@@ -13,14 +13,14 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerCorruptError, LedgerError, LedgerRefusedError
+from crond_py.percent import percent_encode
 
 APPLICATION_ID = 0x70796372
 """Marks the file as one of pycron's; see ``PRAGMA application_id``."""
@@ -164,7 +164,8 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
 
 def uri(path: Path, parameters: str) -> str:
     """Return how SQLite calls a file that is to be opened with such parameters."""
-    return f"file://{quote(os.fsencode(path.absolute()))}?{parameters}"
+    name = percent_encode(os.fsencode(path.absolute()), safe=b"/")
+    return f"file://{name}?{parameters}"
 
 
 def check_file(path: Path) -> None:

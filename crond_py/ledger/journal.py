@@ -22,11 +22,11 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError
 
 ROOM_BYTES = 4 * 1024 * 1024

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from crond_py.dataclass import dataclass
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.ledger.records import set_task_row
 from crond_py.ledger.steps import Kind, Step

@@ -18,10 +18,10 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from crond_py.dataclass import dataclass
 from crond_py.ledger.records import from_us, to_us
 from crond_py.logfields import fields
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Self
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.ledger.memorytasks import MemoryTasks, check_text

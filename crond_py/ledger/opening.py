@@ -10,10 +10,11 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger.aside import tell_results
 from crond_py.ledger.database import damaged, is_passing

@@ -60,12 +60,14 @@ ON CONFLICT (run_id, number) DO UPDATE SET
 
 -- name: put_cursor
 INSERT OR REPLACE INTO cursors (
-    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
+    past
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: cursors
 SELECT
-    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
+    past
 FROM cursors ORDER BY job
 
 -- name: runs

@@ -8,14 +8,12 @@ killed, or at rest.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crond_py.errors import LedgerError, UnknownNameError
 from crond_py.ledger.database import (
@@ -31,6 +29,9 @@ from crond_py.ledger.records import LARGEST_ID, Row, to_cursor, to_runs, to_text
 from crond_py.ledger.tasks import AskingTasks
 from crond_py.model import Cursor, Run
 from crond_py.ports import RunQuery
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 _READER_BUSY_TIMEOUT = timedelta(seconds=2)
 
@@ -149,7 +150,7 @@ class SqliteReader(Asking):
     def __init__(self, path: Path, busy_timeout: timedelta) -> None:
         super().__init__(path)
         self._busy_timeout = busy_timeout
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._copy: TemporaryDirectory[str] | None = None
         self._connection: sqlite3.Connection | None = None
         self._files = _Files.LIVE
         self._is_closed = False
@@ -227,11 +228,15 @@ class SqliteReader(Asking):
 
     def _copied(self) -> Path:
         """Copy the ledger and its log to where SQLite may make the index anew."""
-        self._copy = tempfile.TemporaryDirectory(prefix="pycron-ledger-")
+        # Only here: the daemon never copies a ledger, and they take half a megabyte of memory.
+        from shutil import copyfile  # noqa: PLC0415
+        from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+        self._copy = TemporaryDirectory(prefix="pycron-ledger-")
         copy = Path(self._copy.name, "ledger")
         try:
-            shutil.copyfile(self._path, copy)
-            shutil.copyfile(f"{self._path}-wal", f"{copy}-wal")
+            copyfile(self._path, copy)
+            copyfile(f"{self._path}-wal", f"{copy}-wal")
         except OSError as error:
             message = f"the ledger {self._path} cannot be copied to {copy}: {error.strerror}"
             raise LedgerError(message) from error

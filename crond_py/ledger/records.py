@@ -6,6 +6,7 @@ epoch, the resolution of ``datetime``; so nothing is lost either way.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -15,11 +16,14 @@ from typing import Any
 from crond_py.model import (
     Attempt,
     Cause,
+    ClockReading,
     Cursor,
     Exit,
     Lag,
     Lane,
     Outcome,
+    PastTime,
+    PastTimes,
     Run,
     Scale,
     State,
@@ -170,12 +174,33 @@ def cursor_row(cursor: Cursor) -> Row:
         to_us_or_none(cursor.barrier_from),
         to_us_or_none(cursor.barrier_until),
         to_text(cursor.boot_id),
+        _past_text(cursor.past),
     )
+
+
+def _past_text(past: PastTimes | None) -> str | None:
+    if past is None:
+        return None
+    times = [(to_us(each.until), each.behind // _MICROSECOND) for each in past.times]
+    value = {"times": times, "boot": past.clock.boot_id, "lead": past.clock.lead // _MICROSECOND}
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _to_past(text: str | None) -> PastTimes | None:
+    if text is None:
+        return None
+    try:
+        times, boot_id, lead = map(json.loads(text).__getitem__, ("times", "boot", "lead"))
+    except LookupError as error:
+        raise ValueError(text) from error
+    past = (PastTime(from_us(until), _MICROSECOND * behind) for until, behind in times)
+    return PastTimes(tuple(past), ClockReading(str(boot_id), _MICROSECOND * lead))
 
 
 def to_cursor(row: Row) -> Cursor:
     """Make a cursor of a row of ``cursors``."""
-    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, boot_id = row
+    job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, *rest = row
+    boot_id, past = rest
     return Cursor(
         job=job,
         fingerprint=fingerprint,
@@ -186,6 +211,7 @@ def to_cursor(row: Row) -> Cursor:
         barrier_from=_instant_or_none(barrier_from),
         barrier_until=_instant_or_none(until),
         boot_id=boot_id,
+        past=_to_past(past),
     )
 
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +34,7 @@ from crond_py.ledger.rescue import copy_open_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
 from crond_py.model import Run, Task
-from crond_py.ports import Claim, Gap, NewTask, Pruned, Submitted, Write
+from crond_py.ports import Gap, NewTask, Pruned, Submitted, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -120,10 +121,14 @@ class SqliteLedger(Asking):
             return []
         ids: list[int | None] = []
         with self._transaction(is_synchronous=durable):
-            for write in writes:
-                run_id = self._take(to_step(write))
-                if isinstance(write, Claim):
-                    ids.append(run_id)
+            for kind, steps in groupby(map(to_step, writes), lambda step: step.kind):
+                if kind is Kind.CURSOR:  # a first start has one for each of its jobs
+                    rows = (step.row for step in steps)
+                    self._connection.executemany(load_queries()["put_cursor"], rows)
+                    continue
+                taken = [self._take(step) for step in steps]
+                if kind is Kind.CLAIM:
+                    ids += taken
             if promised:
                 self._execute("set_promised", [promised])
         return ids

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 
+from crond_py.dataclass import dataclass
 from crond_py.ledger.records import (
     EPOCH,
     Row,

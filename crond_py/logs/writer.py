@@ -19,11 +19,11 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TextIO
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError
 
 _MOST_WAITING: Final = 10_000

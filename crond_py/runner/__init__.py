@@ -25,7 +25,8 @@ What holds, whatever happens:
    parents, by the environment, by a brand that no program sheds unless it means to, and by being
    handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
    if no other run can have brought it forth, and never where we are pid 1.
-8. Marks can be taken on by any local user. They count only on processes of root, of our own user
+8. What the daemon starts for itself is an errand, and no look at the processes finds it.
+9. Marks can be taken on by any local user. They count only on processes of root, of our own user
    and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
 
 On failure: a start that fails says why in words; output that cannot be opened costs the output
@@ -36,9 +37,10 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
 ``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
-on; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
+on; ``errands`` are none of it; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
-    spawn: setting (accounts, envfile + files, environment, programs) --> what the process finds
+    spawn: shellless                whether a text needs a shell at all
+           setting (accounts, envfile + files, environment, programs) --> what the process finds
            execute                  subprocess: vfork, or fork with another user
            confine --> shim         limits and nice: a tiny program that sets them and executes
 

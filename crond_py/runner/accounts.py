@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
-from dataclasses import dataclass
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 

@@ -33,14 +33,14 @@ class Branding:
 
     @contextmanager
     def put(self, brand: int | None) -> Iterator[None]:
-        """Have what is started within this context carry a brand; None: none.
+        """Have what is started within this context carry a brand; None: what we have ourselves.
 
         Where the daemon's hard limit does not allow for it, it goes without.
         """
         turn = self._take_turn()
         try:
-            if brand is not None:
-                self._set_in_turn(turn, brand)
+            # Without a brand, too: a start that hangs in a lost turn has left us with its own.
+            self._set_in_turn(turn, self._soft if brand is None else brand)
             try:
                 yield
             finally:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from crond_py.dataclass import dataclass
 from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey
 from crond_py.runner.descent import Root

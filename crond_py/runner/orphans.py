@@ -6,10 +6,10 @@ where a process has no mark of its run any more.
 
 Waiting for any child would now and then take the exit status of a job; so each child is looked
 at by its number. The kernel hands orphans to our first thread, and no job is started by that, so
-its children are orphans but for those in the table of jobs. A kernel without CONFIG_PROC_CHILDREN
-lists only processes, among them children that are just being started and not in the table yet.
-There, a child that is not in the table is an orphan once every start that was going on when it
-was first seen is over.
+its children are orphans but for those in the table of jobs and our errands. A kernel without
+CONFIG_PROC_CHILDREN lists only processes, among them children that are just being started and not
+in the table yet. There, a child that is not in the table is an orphan once every start that was
+going on when it was first seen is over.
 
 Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
 a member of a tree. An orphan without any mark belongs to the one run that can have brought it
@@ -22,11 +22,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey
 from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.errands import ERRANDS
 from crond_py.runner.marks import Marks, read_marks
 from crond_py.runner.proctree import Process, Snapshot
 
@@ -88,7 +90,7 @@ class Orphans:
             if snapshot is None:
                 pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
                 table = list(self._children())
-                own = {child.pid for child in table if child.is_own}
+                own = {child.pid for child in table if child.is_own} | ERRANDS.pids()
                 pids = [pid for pid in pids if pid not in own]
             else:
                 pids, table = self._decide(snapshot)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import codecs
 import errno
-import hashlib
 import os
 import stat
 from collections import deque
@@ -21,9 +20,10 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
+from crond_py.digest import sha256
 from crond_py.model import task_id_of
+from crond_py.percent import percent_encode
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, read_on
 
@@ -102,11 +102,11 @@ def _earlier(path: Path) -> Path:
 def _file_name(job: str) -> str:
     if task_id_of(job) is not None:
         return _OF_TASKS
-    name = quote(job, safe="", errors="surrogatepass")
+    name = percent_encode(job.encode(errors="surrogatepass"))
     if name.startswith(".") or not name:
         name = "%2E" + name[1:]
     if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(job.encode(errors="surrogatepass")).hexdigest()[:16]
+        digest = sha256(job.encode(errors="surrogatepass")).hex()[:16]
         name = f"{name[: _LONGEST_NAME - 18]}%~{digest}"
     return name
 

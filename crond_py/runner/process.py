@@ -46,8 +46,8 @@ class ProcessRunner:
     ``report`` is called from the runner's threads, from several at a time; what one of its calls
     takes long for, other events wait for. ``reap_orphans`` (by default: where we are a subreaper
     or pid 1) has the children reaped that others leave to us; where it does, no code may start a
-    process from our first thread, since that would be taken for an orphan. With ``streams``
-    standard output and error of all of them are these two descriptors.
+    process from our first thread but as an errand (``errands``): it would be taken for an orphan.
+    With ``streams`` standard output and error of all of them are these two descriptors.
     """
 
     def __init__(

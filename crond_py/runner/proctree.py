@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crond_py.ports import Survivor
 from crond_py.runner import procfile
+from crond_py.runner.errands import ERRANDS
 from crond_py.runner.marks import Marks, read_marks
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -89,7 +90,9 @@ def may_inspect(pid: int) -> bool:
 
 
 class Snapshot:
-    """All processes, read one after another. ``has_gaps``: some ended while that was going on.
+    """All processes but our errands, read one after another.
+
+    ``has_gaps``: some ended while that was going on.
 
     A process that forks and ends in that time can hide its child, so who wants to be sure that
     nothing is left looks again after a snapshot with gaps. Environments are read when they are
@@ -105,8 +108,9 @@ class Snapshot:
     def take(cls) -> Snapshot:
         """Read all processes now. Raises OSError where no descriptor is left to read with."""
         read = {pid: read_process(pid) for pid in _list_pids()}
-        processes = {pid: process for pid, process in read.items() if process is not None}
-        return cls(processes, has_gaps=len(processes) < len(read))
+        ours = ERRANDS.pids()
+        processes = {pid: p for pid, p in read.items() if p is not None and pid not in ours}
+        return cls(processes, has_gaps=None in read.values())
 
     @classmethod
     def take_trees(cls, pids: Iterable[int]) -> Snapshot:

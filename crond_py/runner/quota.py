@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from crond_py.dataclass import dataclass
 from crond_py.model import task_id_of
 from crond_py.ports import KeptOutputs
 from crond_py.runner.holes import has_writer

@@ -14,9 +14,9 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError, CommandNotFoundError
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line

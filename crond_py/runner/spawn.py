@@ -8,6 +8,8 @@ output is opened. The same calls tell which of them is at fault.
 The child leads a session of its own, has no descriptor of ours but its three, the default
 dispositions and an empty mask of signals, and nothing of our environment. No code of ours runs
 between fork and exec: ``execute`` and ``confine`` are the two ways from here.
+
+A text for the shell that needs none is executed without one (see ``shellless``).
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import os
 import resource
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
@@ -25,6 +28,7 @@ from crond_py.runner.confine import execute_confined, is_confined
 from crond_py.runner.execute import execute
 from crond_py.runner.output import open_output
 from crond_py.runner.setting import Prepared, Setting, prepare, resolve
+from crond_py.runner.shellless import physical_directory, without_shell
 from crond_py.runner.wording import cause
 
 
@@ -55,10 +59,22 @@ def spawn(spec: ProcessSpec, *, streams: tuple[int, int] | None = None) -> Spawn
     """
     try:
         setting = resolve(spec)
-        with prepare(spec, setting) as prepared:
-            return _start(spec, setting, prepared, streams)
+        if (words := without_shell(spec, setting.env)) is not None:
+            with suppress(CannotStartError):  # then the shell has its own words for it
+                env = {**setting.env, "PWD": physical_directory(setting.cwd)}
+                return _prepare_and_start(
+                    replace(spec, argv=words), replace(setting, env=env), streams
+                )
+        return _prepare_and_start(spec, setting, streams)
     except CannotStartError as error:
         return Refused(str(error))
+
+
+def _prepare_and_start(
+    spec: ProcessSpec, setting: Setting, streams: tuple[int, int] | None
+) -> Spawned:
+    with prepare(spec, setting) as prepared:
+        return _start(spec, setting, prepared, streams)
 
 
 def _start(

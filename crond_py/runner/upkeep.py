@@ -24,10 +24,10 @@ import os
 import select
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey, Clock, OutputSpec
 from crond_py.printable import printable_line
 from crond_py.runner.compaction import ROOM_BYTES, Compactor

@@ -8,10 +8,11 @@ are skipped. What is due does not depend on when it was first asked.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule.cron import CronSchedule

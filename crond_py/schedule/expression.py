@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NoReturn
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.schedule import fields
 from crond_py.schedule.days import DayFields, Days
@@ -57,10 +57,10 @@ class Expression:
 
 def has_hash(text: str) -> bool:
     """Tell whether the meaning of an expression depends on the name of its job."""
-    return _HASH.search(text) is not None
+    return ("H" in text or "h" in text) and _HASH.search(text) is not None
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)  # what a zone has is kept by its schedules
 def read_expression(text: str, hash_key: str) -> Expression:
     """Return what ``text`` means. Raises ScheduleError, also where it could never be due."""
     words = _words(text)
@@ -87,7 +87,9 @@ def read_expression(text: str, hash_key: str) -> Expression:
     seconds = second[0].values if second else 1
     times = Times(hour.values, minute.values, seconds)
     is_fixed = not (minute.begins_with_star or hour.begins_with_star)
-    return Expression(" ".join(words), Readings(days, times), is_fixed)
+    plain = " ".join(words)
+    # Where it is the same text, it takes no room of its own: the job has it, too.
+    return Expression(text if plain == text else plain, Readings(days, times), is_fixed)
 
 
 @lru_cache(maxsize=1024)

@@ -7,10 +7,11 @@ The grammar is that of crontab(5) as Debian's cron reads it, with ``N/step``, ``
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.schedule.hashed import hashed_values
 from crond_py.schedule.wording import shown

@@ -7,10 +7,10 @@ it gives the same answers after a restart. It never reads a clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.schedule.instants import to_utc
 

@@ -6,11 +6,11 @@ The span is made from names and from nothing else, so it is the same each day an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import MINYEAR, UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Final
 
+from crond_py.dataclass import dataclass
+from crond_py.digest import sha256
 from crond_py.schedule.instants import to_utc
 from crond_py.schedule.kinds import Explaining, Schedule
 
@@ -79,5 +79,5 @@ def spread(width: timedelta, *names: str) -> timedelta:
     It is whole milliseconds. Other names give another one, and all of them are equally likely.
     """
     text = "\0".join(names).encode("utf-8", "surrogatepass")
-    number = int.from_bytes(sha256(text).digest()[:_HASH_BYTES])
+    number = int.from_bytes(sha256(text)[:_HASH_BYTES])
     return (width // _MILLISECOND * number >> 8 * _HASH_BYTES) * _MILLISECOND

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar
 
 from crond_py.clock import to_ns
+from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import Missed, Overlap, Retry
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from crond_py.dataclass import dataclass
 from crond_py.model import State
 from crond_py.ports import Timer
 from crond_py.scheduler.options import Settings

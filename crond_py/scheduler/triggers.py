@@ -8,13 +8,14 @@ again when that clock is set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from crond_py.clock import EPOCH, to_ns
+from crond_py.clocksteps import NEW_TIME_AFTER
+from crond_py.dataclass import dataclass
 from crond_py.model import Missed
-from crond_py.policy import NEW_TIME_AFTER, TICK, Occurrences
+from crond_py.policy import TICK, Occurrences
 
 LATE = timedelta(seconds=1)
 """What is found later than this after its instant was missed, not merely late."""

@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from crond_py.errors import LedgerError
-from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, Run, State
+from crond_py.model import (
+    Attempt,
+    Cause,
+    ClockReading,
+    Cursor,
+    Exit,
+    Outcome,
+    PastTime,
+    PastTimes,
+    Run,
+    State,
+)
 from crond_py.ports import (
     Claim,
     Ledger,
@@ -162,7 +173,10 @@ def test_any_job_name_is_kept(ledger: Ledger, reader: LedgerReader, job: str) ->
 )
 def test_instants_are_exact(ledger: Ledger, reader: LedgerReader, instant: datetime) -> None:
     """Every instant that Python knows comes back to the microsecond, in UTC."""
-    cursor = Cursor("backup", "f", 0, instant, instant)
+    past = PastTimes(
+        (PastTime(instant, timedelta.max),), ClockReading("boot", -timedelta.resolution)
+    )
+    cursor = Cursor("backup", "f", 0, instant, instant, past=past)
     whole = Claim("backup", 0, instant, Cause.SCHEDULE, State.QUEUED, instant)
     (run_id,) = enter(ledger, whole)
     ledger.write([SetCursor(cursor)], durable=True)

@@ -13,12 +13,17 @@ from tests.support.daemon import (
     Bell,
     Daemon,
     assert_accounted,
+    begun,
     job_text,
 )
 
 A_SECOND = timedelta(seconds=1)
 
-TICK = job_text("tick", 'sh "$STAMP" ran', 'schedule = "* * * * * *"', 'missed = "all"')
+TICK = job_text(
+    "tick",
+    'sh "$STAMP" ran',
+    *('schedule = "* * * * * *"', 'missed = "all"', 'overlap = "allow"'),
+)
 
 
 @pytest.mark.parametrize("command", ["trigger", "cancel", "stop"])
@@ -79,4 +84,4 @@ def test_crowd_of_silent_clients(daemon: Daemon) -> None:
     daemon.stop()
     rows = daemon.history()
     assert_accounted(rows, A_SECOND)
-    assert {row["outcome"] for row in rows} == {"succeeded"}
+    assert {row["outcome"] for row in begun(rows)} == {"succeeded"}

@@ -5,30 +5,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon
+from crond_py.clock import SystemClock
+from tests.support.daemon import Daemon, begun
 
 NUMBER = 1000
 
 
 def test_a_thousand_jobs_at_one_mark(daemon: Daemon) -> None:
     """With 1024 descriptors, a thousand jobs due at one instant each get their run (P1, P4, P8)."""
-    jobs = "\n".join(
-        f'[jobs.j{n}]\nschedule = "*/10 * * * * *"\ncommand = ["true"]\n' for n in range(NUMBER)
-    )
+    # One mark and no more: how long a machine takes for a thousand starts is not at issue.
+    mark = (SystemClock().now() + timedelta(seconds=8)).isoformat(timespec="seconds")
+    jobs = "\n".join(f'[jobs.j{n}]\nat = {mark}\ncommand = ["true"]\n' for n in range(NUMBER))
     limited = ("sh", "-c", 'ulimit -n 1024; exec "$@"', "sh")
     log = daemon.start(jobs, under=limited)
-    first = log.wait("run started")
-    due = first["due"]
-    log.wait("run started", due=due, count=NUMBER)
+    log.wait("run started", count=NUMBER)
     # One more job is not held up by them: it is there at once for who asks.
     daemon.cli("trigger", "j0", "--wait", "--force")
     daemon.stop()
-    rows = [row for row in daemon.history() if _same(row["due"], due)]
+    rows = [row for row in daemon.history() if _same(row["due"], mark)]
     assert {row["job"] for row in rows} == {f"j{n}" for n in range(NUMBER)}
     assert len(rows) == NUMBER
     assert {row["outcome"] for row in rows} == {"succeeded"}
@@ -47,6 +46,7 @@ def test_what_runs_for_months_is_small(daemon: Daemon) -> None:
     daemon.log.wait("run succeeded", job="tick")
     maps = Path(f"/proc/{daemon.pid}/maps").read_text("utf-8")
     assert "pydantic_core" not in maps
+    assert "libcrypto" not in maps
     assert b"crond_py.service" in Path(f"/proc/{daemon.pid}/cmdline").read_bytes()
 
 
@@ -91,7 +91,7 @@ def test_process_1(daemon: Daemon) -> None:
     assert len(list(filter(_is_zombie, _children(process_1)))) < 20, "those of the last moment"
     daemon.cli("stop")
     assert daemon.wait_exit() == 0
-    rows = daemon.history()
+    rows = begun(daemon.history())
     assert len(rows) >= 100
     assert {row["outcome"] for row in rows} == {"succeeded"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon, Gate, assert_accounted
+from tests.support.daemon import Daemon, Gate, assert_accounted, begun
 
 NEVER = '[jobs.never]\nschedule = "0 0 1 1 *"\ncommand = "true"\n'
 
@@ -67,7 +67,7 @@ def test_unchanged_job_keeps_its_beat(daemon: Daemon) -> None:
     daemon.stop()
     rows = daemon.history("beat")
     assert_accounted(rows, timedelta(seconds=1))
-    assert {row["outcome"] for row in rows} == {"succeeded"}
+    assert {row["outcome"] for row in begun(rows)} == {"succeeded"}
 
 
 def test_removed_job(daemon: Daemon, gate: Gate) -> None:
@@ -166,6 +166,22 @@ def test_five_hangups_in_a_row(daemon: Daemon) -> None:
         daemon.signal(signal.SIGHUP)
     log.wait("crontab reloaded", added="v5")
     assert _jobs_in_force(daemon) == {"beat", "v5"}
+
+
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_daemon_that_was_started_with_sigchld_ignored(daemon: Daemon) -> None:
+    """It reads its crontab and its jobs have exit statuses, whoever has started it (P1, P8)."""
+    log = daemon.start(SOON, under=(sys.executable, "-c", DEAF))
+    log.wait("run succeeded", job="soon")
+    daemon.write(SOON + NEVER)
+    assert daemon.cli("reload").stdout == "added: never\n"
+    daemon.stop()
 
 
 # --- a hangup while the daemon starts -------------------------------------------------------------

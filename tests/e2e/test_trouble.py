@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon, Event, EventLog, assert_accounted
+from tests.support.daemon import Daemon, Event, EventLog, assert_accounted, begun
 
 TICK = """
 [jobs.tick]
 schedule = "* * * * * *"
 command = "true"
 missed = "all"
+overlap = "allow"
 """
 
 
@@ -134,7 +135,7 @@ def test_no_process_can_be_made(daemon: Daemon, process_limit: Path) -> None:
     log.wait("run succeeded", job="tick", count=2, since=len(log.events))
     daemon.stop()
     rows = daemon.history("tick")
-    failed = [row for row in rows if row["outcome"] != "succeeded"]
+    failed = [row for row in begun(rows) if row["outcome"] != "succeeded"]
     assert len(failed) >= 2
     for row in failed:
         assert "EAGAIN" in row["reason"], json.dumps(row)
@@ -157,5 +158,5 @@ def test_slow_reader_of_the_history(daemon: Daemon) -> None:
         assert len(daemon.history()) >= seen + 2
         assert reader.execute("SELECT count(*) FROM runs").fetchone() == (seen,)
     daemon.stop()
-    assert {row["outcome"] for row in daemon.history()} == {"succeeded"}
+    assert {row["outcome"] for row in begun(daemon.history())} == {"succeeded"}
     assert log.all("the ledger") == []

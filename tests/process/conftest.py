@@ -26,8 +26,9 @@ from crond_py.ports import (
     Started,
     StartFailed,
 )
-from crond_py.runner import proctree
+from crond_py.runner import proctree, subreaper
 from crond_py.runner.environment import command_argv
+from crond_py.runner.orphans import list_children
 from crond_py.runner.process import ProcessRunner
 
 PATIENCE_S = 60.0
@@ -70,6 +71,7 @@ class Harness:
             cwd or str(self.directory),
             umask,
             OutputSpec(output) if isinstance(output, Path) else output,
+            text=command if isinstance(command, str) else "",
             **more,
         )
 
@@ -160,6 +162,24 @@ def harness(idle: Harness) -> Harness:
     """Give a runner that works."""
     idle.runner.open()
     return idle
+
+
+@pytest.fixture
+def reaping(tmp_path: Path) -> Iterator[Harness]:
+    """Give a runner in a process that orphans are handed to; tests may start no others."""
+    before = set(list_children())
+    assert subreaper.become_subreaper()
+    harness = Harness(tmp_path)
+    harness.runner.open()
+    yield harness
+    harness.clean_up()
+    while strays := set(list_children()) - before:
+        for pid in strays:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+    assert subreaper.become_subreaper(on=False)
 
 
 def has_ended(pidfd: int, *, patience_s: float = 0) -> bool:

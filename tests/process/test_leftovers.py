@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,24 +22,6 @@ from crond_py.runner.marks import Marks, read_marks
 from crond_py.runner.orphans import list_children
 from crond_py.runner.supervisor import Supervisor
 from tests.process.conftest import Harness, has_ended, wait_until_gone
-
-
-@pytest.fixture
-def reaping(tmp_path: Path) -> Iterator[Harness]:
-    """Give a runner in a process that orphans are handed to; no test here may start others."""
-    before = set(list_children())
-    assert subreaper.become_subreaper()
-    harness = Harness(tmp_path)
-    harness.runner.open()
-    yield harness
-    harness.clean_up()
-    while strays := set(list_children()) - before:
-        for pid in strays:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-    assert subreaper.become_subreaper(on=False)
 
 
 def _start(harness: Harness, command: str, **changes: object) -> AttemptKey:

@@ -8,7 +8,8 @@ too many.
 
 A segment goes on through crashes and steps of the clock; another one begins where the job comes
 into force, where its schedule changes, in a new era (the clock was set back so far that its
-readings are a new time), and for a job that counts elapsed time at every step of the clock. From
+readings are a new time), when it is back in an older time (``again`` knows up to where that needs
+no account), and for a job that counts elapsed time at every step of the clock. From
 the cursor in the ledger only these beginnings are taken, and each is held against what the world
 did: no beginning without its cause, none that leaves a gap behind an earlier look at which all was
 well. Where that cannot be told exactly (several such things at once, unwritten when the daemon
@@ -30,6 +31,7 @@ from crond_py.engine.view import EngineStatus
 from crond_py.model import Cause, Cursor, EveryMode, Run, task_id_of
 from crond_py.policy import TICK
 from crond_py.schedule import Schedule
+from tests.simulation.again import Again
 from tests.simulation.jobs import is_elapsed, schedule_of
 from tests.simulation.story import Broken
 from tests.simulation.world import World
@@ -108,6 +110,7 @@ class Accounts:
     """
 
     world: World
+    again: Again
     open: dict[str, Segment] = field(default_factory=dict)
     closed: dict[str, list[Segment]] = field(default_factory=lambda: defaultdict(list))
     pending: list[Run] = field(default_factory=list)
@@ -171,6 +174,7 @@ class Accounts:
         self._enter_rows(now)
         for name, segment in self.open.items():
             self._check(name, segment)
+            self.again.reaches(name, segment.until)
         self._look_ahead(status, now, cursors)
         self._look_at_startups()
         self.unsettled.clear()
@@ -217,11 +221,27 @@ class Accounts:
             back = -min((step for _, step, _ in self.world.steps), default=timedelta(0))
             if back <= NEW_TIME and not self._was_set_while_down():
                 self._breach(f"a new era begins, and the clock was set back by {back}", name)
-            self._begin(job, cursor, now)
+            self._begin_after_step(job, cursor, now)
         elif cursor.baseline > segment.baseline:
             self._begins_anew(job, cursor, now)
+        elif self._is_passed_over(name, segment):
+            self._begin_after_step(job, cursor, now)
         else:
             segment.read(cursor.baseline, now)
+
+    def _is_passed_over(self, name: str, segment: Segment) -> bool:
+        """Tell whether a step has led back to an older time, which had its account."""
+        until = self.again.passed_over(name) if self.world.steps else None
+        return until is not None and until > segment.until
+
+    def _begin_after_step(self, job: Job, cursor: Cursor, now: datetime) -> None:
+        """Begin a segment in a new time, or where an older one that it is back in had ended."""
+        until = self.again.passed_over(job.name)
+        is_back = until is not None and until > cursor.baseline
+        self._begin(job, cursor, now, after=until + AHEAD if until and is_back else None)
+        is_plain = [was_up for _, _, was_up in self.world.steps] == [True]
+        if not is_plain and (is_back or len(self.world.steps) > 1):
+            self.open[job.name].is_sure = False
 
     def _follow_elapsed(self, job: Job, segment: Segment, cursor: Cursor, now: datetime) -> None:
         """Have a job that counts elapsed time keep its beat, whatever the clock is set to."""
@@ -357,7 +377,7 @@ class Accounts:
                 if each.next_due is None and not each.active:
                     self._breach("it waits for nothing", name)
             elif name in self.open:
-                may_be = _may_be_next(self.open[name], cursors[name], now)
+                may_be = _may_be_next(job, self.open[name], cursors[name], now)
                 if each.next_due not in may_be:
                     self._breach(f"it waits for {each.next_due}, and is due next {may_be}", name)
 
@@ -379,8 +399,10 @@ class Accounts:
                 self._breach(f"it was due {number} times for {starts} {what}", name)
 
 
-def _may_be_next(segment: Segment, cursor: Cursor, now: datetime) -> set[datetime | None]:
+def _may_be_next(job: Job, segment: Segment, cursor: Cursor, now: datetime) -> set[datetime | None]:
     """Return which occurrence may be waited for: the first is perhaps claimed, ahead or before."""
+    if isinstance(job.trigger, AtTrigger):
+        return {segment.schedule.next_after(cursor.accounted_until)}
     expected = segment.schedule.next_after(now)
     may_be = {expected}
     if expected is not None and expected <= now + AHEAD:

@@ -121,6 +121,17 @@ def clock_back(world: World) -> None:
     world.set_clock(-world.random.choice((1, 40, 3600, 8 * 3600)) * SECOND)
 
 
+@action(2, CLOCK_ACTIONS)
+def clock_right_again(world: World) -> None:
+    """Set a clock right that is wrong by hours, more or less; or make it wrong."""
+    random = world.random
+    skew = world.clock.skew
+    if abs(skew) > timedelta(hours=3):
+        world.set_clock(random.choice((0, 0, -90, 90, 3600, -2 * 3600)) * SECOND - skew)
+    else:
+        world.set_clock(timedelta(hours=random.choice((-4, -8, 24 * 3650))))
+
+
 # --- the daemon dies ------------------------------------------------------------------------------
 
 

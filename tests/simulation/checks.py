@@ -40,6 +40,7 @@ from crond_py.model import (
 from crond_py.ports import AttemptKey, Claim, SetAttempt, SetRun, Write
 from tests.simulation import chains, tasks
 from tests.simulation.accounts import Accounts
+from tests.simulation.again import Again
 from tests.simulation.fakes import Tree
 from tests.simulation.jobs import SECOND
 from tests.simulation.story import Broken
@@ -65,6 +66,7 @@ class Inspector:
     """
 
     world: World
+    again: Again = field(init=False)
     accounts: Accounts = field(init=False)
     entered: set[AttemptKey] = field(default_factory=set)
     not_yet_durable: set[AttemptKey] = field(default_factory=set)
@@ -74,7 +76,8 @@ class Inspector:
     newest_before: int = 0
 
     def __post_init__(self) -> None:
-        self.accounts = Accounts(self.world)
+        self.again = Again(self.world)
+        self.accounts = Accounts(self.world, self.again)
         self.world.machine.on_start = self.world.watching(self._started)
         self.world.machine.on_turn = self.world.watching(self._turned)
         self.world.watchers.append(self.world.watching(self._written))
@@ -227,6 +230,9 @@ class Inspector:
         assert run is not None
         for text in chains.wrong_with(self.world, run):
             self._breach("P1", text, run.job, run_id)
+        job = self.world.in_force.get(run.job)
+        for promise, text in self.again.claimed(job, run) if job is not None else ():
+            self._breach(promise, text, run.job, run_id)
 
     def _attempt_written(self, key: AttemptKey, attempt: Attempt) -> None:
         run = self.world.ledger.run(key.run_id)

@@ -42,11 +42,15 @@ class Crash(BaseException):
 
 
 class SimClock:
-    """ports.Clock for one thread: two readings that only the simulation moves."""
+    """ports.Clock for one thread: two readings that only the simulation moves.
+
+    ``skew`` is how far the wall clock has been set in all.
+    """
 
     def __init__(self, start: datetime) -> None:
         self._wall_ns = (start - _EPOCH) // _MICROSECOND * 1000
         self._monotonic_ns = 86_400_000_000_000
+        self.skew = timedelta(0)
 
     def now(self) -> datetime:
         """See ports.Clock."""
@@ -77,6 +81,7 @@ class SimClock:
     def jump(self, delta: timedelta) -> None:
         """Set the wall clock."""
         self._wall_ns += delta // _MICROSECOND * 1000
+        self.skew += delta
 
 
 class FakeTimers:

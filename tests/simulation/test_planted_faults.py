@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from crond_py import clocksteps
 from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
@@ -127,7 +128,10 @@ def wait_for_retry_does_not_count(_old: object) -> property:
 
 def new_baseline(_old: object) -> Callable[..., Any]:
     """Begin anew at every restart, as if nothing had been missed."""
-    return lambda _self, _job, stored, now: replace(stored, baseline=now, accounted_until=now)
+    return lambda _self, _job, stored, now: (
+        replace(stored, baseline=now, accounted_until=now),
+        None,
+    )
 
 
 def start_beside(old: Callable[..., None]) -> Callable[..., None]:
@@ -300,6 +304,18 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "missed occurrences go unsaid": (Agenda, "enter_dropped", nothing, "P1"),
     "one missed occurrence goes unsaid": (Agenda, "enter_dropped", cut_off, "P1"),
     "nothing is missed": (Agenda, "_after_restart", new_baseline, "P1"),
+    "a clock that is right again is a new one": (
+        clocksteps,
+        "_passing_over",
+        lambda _: lambda cursor, _now: cursor,
+        "P1 P2",
+    ),
+    "a clock that was set while nobody looked": (
+        clocksteps,
+        "_unseen_step",
+        lambda _: lambda cursor, now, _clock: min(timedelta(0), now - cursor.accounted_until),
+        "P1 P2",
+    ),
     "a job that is removed is not forgotten": (Agenda, "forget", nothing, "P1"),
     "a fixed delay never begins": (Agenda, "job_idle", nothing, "P1"),
     # submitted tasks

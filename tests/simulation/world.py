@@ -139,7 +139,8 @@ class World:
     instant, as they do not on a real machine.
 
     ``watchers`` are called with every write that the ledger has taken; ``on_begin`` before each
-    life, ``on_force`` when a crontab comes into force, ``on_stopped`` after an orderly end.
+    life, ``on_force`` when a crontab comes into force, ``on_stopped`` after an orderly end,
+    ``on_step`` when the clock was set, with whether a daemon has seen and written that.
     """
 
     seed: int
@@ -176,6 +177,7 @@ class World:
     on_begin: list[Callable[[], None]] = field(default_factory=list)
     on_force: list[Callable[[], None]] = field(default_factory=list)
     on_stopped: list[Callable[[], None]] = field(default_factory=list)
+    on_step: list[Callable[[timedelta, bool], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -432,10 +434,14 @@ class World:
         whither = "back" if step < timedelta(0) else "on"
         self.story.tell("the clock was set {} by {}", whither, abs(step))
         at_ns, daemon = self.clock.monotonic_ns(), self.daemon
+        is_written = self.ledger.failing is None
         if daemon is not None:
             daemon.inbox.append(ClockChanged())
         self.drain()
-        self.steps.append((at_ns, step, daemon is not None and self.daemon is daemon))
+        was_seen = daemon is not None and self.daemon is daemon
+        self.steps.append((at_ns, step, was_seen))
+        for callback in self.on_step:
+            callback(step, was_seen and is_written)
 
     def set_trouble(self, error: Exception | None) -> None:
         """Have the ledger refuse every write, or take them again."""

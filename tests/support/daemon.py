@@ -77,20 +77,30 @@ class EventLog:
         Of several texts any one will do. ``since`` is the number of events that had come before
         (``len(log.events)``). Fails where the log ends without it, or nothing comes for too long.
         """
+        event = self.wait_or_end(text, count=count, since=since, **fields)
+        if event is None:
+            found = len(self.all(text, since=since, **fields))
+            message = f"no event {text!r} {fields} ({found} of {count}): the log has ended"
+            raise AssertionError(f"{message}\n{self.text()}")
+        return event
+
+    def wait_or_end(
+        self, text: str | tuple[str, ...], *, count: int = 1, since: int = 0, **fields: object
+    ) -> Event | None:
+        """Return such an event, or None where the log ends without it."""
 
         def matching() -> list[Event]:
             return [e for e in self.events[since:] if _matches(e, text, fields)]
 
         with self._changed:
-            self._changed.wait_for(
+            has_come = self._changed.wait_for(
                 lambda: self._has_ended or len(matching()) >= count, timeout=PATIENCE_S
             )
             found = matching()
-        if len(found) < count:
-            why = "the log has ended" if self._has_ended else f"nothing for {PATIENCE_S} s"
-            message = f"no event {text!r} {fields} ({len(found)} of {count}): {why}\n{self.text()}"
-            raise AssertionError(message)
-        return found[count - 1]
+        if not has_come:
+            message = f"no event {text!r} {fields} ({len(found)} of {count}) for {PATIENCE_S} s"
+            raise AssertionError(f"{message}\n{self.text()}")
+        return found[count - 1] if len(found) >= count else None
 
     def wait_end(self) -> None:
         """Wait until the process, and whoever else holds its standard error, has closed it."""
@@ -267,6 +277,12 @@ class Daemon:
         text = self.cli("history", "--json", "-n", "0", *arguments).stdout
         return list(reversed(json.loads(text)))
 
+    def settle(self) -> None:
+        """Wait until no run goes on or waits. For a crontab in which nothing new is due."""
+        while active := self.status()["active"]:
+            for run in active:
+                self.log.wait(ENDS, run=run["run"])
+
     def status(self) -> Event:
         """Return what ``pycron status`` tells."""
         answer: Event = json.loads(self.cli("status", "--json").stdout)
@@ -408,6 +424,16 @@ def occurrences(rows: Sequence[Event], step: timedelta) -> list[datetime]:
             assert row["count"] == len(stretch), row
             instants += stretch
     return instants
+
+
+def begun(rows: Sequence[Event]) -> list[Event]:
+    """Return the rows of what was begun or settled, where the daemon was told to stop.
+
+    What is due just then may have been claimed and not started: it waits for the next daemon (P1).
+    """
+    waiting = [row for row in rows if row["state"] == "queued"]
+    assert not [row for row in waiting if row["attempts"] or row["outcome"]]
+    return [row for row in rows if row not in waiting]
 
 
 def assert_accounted(rows: Sequence[Event], step: timedelta) -> None:

@@ -21,14 +21,12 @@ from crond_py.model import (
     State,
 )
 from crond_py.policy import (
-    TICK,
     Admission,
     Follow,
     Load,
     MissedRule,
     Recovery,
     Remains,
-    advance,
     decide_overlap,
     decide_recovery,
     is_retryable,
@@ -38,7 +36,6 @@ from crond_py.policy import (
     next_unaccounted,
     plan_missed,
     retry_delay,
-    rewind,
     unaccounted,
     wants_rerun,
     wants_retry,
@@ -180,57 +177,6 @@ def test_missed_across_a_barrier() -> None:
     assert plan.catch_up == minutes(3, 8, 9, 10)
     assert plan.dropped is not None
     assert (plan.dropped.first, plan.dropped.last, plan.dropped.count) == (*minutes(1, 2), 2)
-
-
-def test_set_back_a_little_repeats_nothing() -> None:
-    """P2: after a step of 40 minutes back, the next occurrence is the first one never seen."""
-    behind = rewind(cursor(NOON, baseline=NOON - HOUR), NOON - 40 * MINUTE)
-    assert behind.era == 0
-    assert next_unaccounted(EachMinute(), behind) == NOON + MINUTE
-
-
-def test_set_back_before_the_baseline_uses_what_never_was() -> None:
-    """Readings from before the first start were never due; those after it do not come again."""
-    behind = rewind(cursor(NOON, baseline=NOON - 5 * MINUTE), NOON - HOUR)
-    assert next_unaccounted(EachMinute(), behind) == NOON - 59 * MINUTE
-    at_baseline = advance(behind, NOON - 5 * MINUTE)
-    assert next_unaccounted(EachMinute(), at_baseline) == NOON + MINUTE
-    beyond = advance(at_baseline, NOON + MINUTE)
-    assert beyond.barrier_from is None
-    assert next_unaccounted(EachMinute(), beyond) == NOON + 2 * MINUTE
-
-
-def test_set_back_far_is_a_new_time() -> None:
-    """A step of eight hours back begins a new era, used at once; three hours exactly does not."""
-    behind = rewind(cursor(NOON), NOON - 8 * HOUR)
-    assert behind.era == 1
-    assert next_unaccounted(EachMinute(), behind) == NOON - 8 * HOUR + MINUTE
-    assert rewind(cursor(NOON), NOON - 3 * HOUR).era == 0
-    assert rewind(cursor(NOON), NOON - 3 * HOUR - TICK).era == 1
-
-
-def test_set_back_knows_the_step() -> None:
-    """A step of five hours is a new time also for a job that is accounted to an hour from now."""
-    behind = rewind(cursor(NOON), NOON - HOUR, timedelta(hours=5))
-    assert behind.era == 1
-
-
-def test_set_back_twice_keeps_the_widest_barrier() -> None:
-    """P2: a second step back does not forget what the first one shielded."""
-    once = rewind(cursor(NOON, baseline=NOON - HOUR), NOON - 10 * MINUTE)
-    twice = rewind(advance(once, NOON + MINUTE), NOON - 30 * MINUTE)
-    assert next_unaccounted(EachMinute(), twice) == NOON + 2 * MINUTE
-
-
-def test_set_back_twice_before_the_baseline_leaves_no_gap() -> None:
-    """P1: what lies between the second step and the baseline was never due, so it comes."""
-    once = rewind(cursor(NOON, baseline=NOON - 5 * MINUTE), NOON - HOUR)
-    twice = rewind(advance(once, NOON - 50 * MINUTE), NOON - 55 * MINUTE)
-    assert next_unaccounted(EachMinute(), twice) == NOON - 49 * MINUTE
-    assert next_unaccounted(EachMinute(), advance(twice, NOON - 5 * MINUTE)) == NOON + MINUTE
-    before_all = rewind(advance(once, NOON - 50 * MINUTE), NOON - 70 * MINUTE)
-    assert next_unaccounted(EachMinute(), before_all) == NOON - 69 * MINUTE
-    assert next_unaccounted(EachMinute(), advance(before_all, NOON - 5 * MINUTE)) == NOON + MINUTE
 
 
 def test_a_schedule_that_does_not_advance_is_found_out() -> None:

@@ -14,9 +14,11 @@ import pytest
 
 from crond_py.crontab import handover
 from crond_py.crontab.apart import load_apart
-from crond_py.crontab.handover import receive, send
+from crond_py.crontab.handover import receive
 from crond_py.crontab.loader import load_crontab
+from crond_py.crontab.sender import send
 from crond_py.errors import CrontabError
+from crond_py.runner.errands import ERRANDS
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").rglob("*.toml"))
 EXAMPLES = [path for path in EXAMPLES if path.parent.suffix != ".d"]  # those are no crontabs alone
@@ -50,21 +52,21 @@ def program(tmp_path: Path, script: str) -> str:
 def refusal(path: Path) -> CrontabError:
     """Return the error that loading ends in."""
     with pytest.raises(CrontabError) as caught:
-        load_apart(path)
+        load_apart(path, ERRANDS.start)
     return caught.value
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_what_it_is_when_read_here(path: Path) -> None:
     """What comes from the other process equals what this one reads, to the last key."""
-    assert load_apart(path) == load_crontab(path)
+    assert load_apart(path, ERRANDS.start) == load_crontab(path)
 
 
 def test_many_jobs_come_in_order_and_share_what_is_equal(tmp_path: Path) -> None:
     """No job is lost between two parts, and what is equal is one object there as here."""
     path = tmp_path / "crontab.toml"
     path.write_text(MANY)
-    read, here = load_apart(path), load_crontab(path)
+    read, here = load_apart(path, ERRANDS.start), load_crontab(path)
     assert read == here
     assert list(read.jobs) == list(here.jobs)
     assert [job.source for job in read.jobs.values()] == [job.source for job in here.jobs.values()]
@@ -131,7 +133,7 @@ def test_a_job_with_other_fields_is_not_taken_for_ours(
     stream = io.BytesIO()
     send(load_crontab(path), stream)
     stream.seek(0)
-    monkeypatch.setattr(handover, "_FIELDS", (*handover._FIELDS, "more"))
+    monkeypatch.setattr(handover, "FIELDS", (*handover.FIELDS, "more"))
     with pytest.raises(handover.BROKEN):
         receive(stream)
 
@@ -149,9 +151,9 @@ def test_nothing_is_left_of_the_process(tmp_path: Path) -> None:
     path = tmp_path / "crontab.toml"
     path.write_text(MANY)
     before = set(Path("/proc/self/fd").iterdir()), threading.active_count()
-    load_apart(path)
+    load_apart(path, ERRANDS.start)
     with pytest.raises(CrontabError):
-        load_apart(tmp_path / "none.toml")
+        load_apart(tmp_path / "none.toml", ERRANDS.start)
     assert (set(Path("/proc/self/fd").iterdir()), threading.active_count()) == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from crond_py.client import TaskKeys
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job
-from crond_py.crontab.task_keys import TASK_KEYS
+from crond_py.crontab.task_keys import TASK_KEYS, WHEN_KEYS
 from crond_py.crontab.tasks import TaskReader
 from crond_py.errors import TaskRefusedError
 from crond_py.model import Lane, Limits, Overlap, Retry, Scale, Task
@@ -216,11 +217,15 @@ def test_pool_that_is_gone_is_no_fault_of_the_task(reader: TaskReader, tmp_path:
     assert job_of(later, new).pool == "batch"
 
 
-def test_definition_that_was_tampered_with_is_refused(reader: TaskReader) -> None:
-    """P8: what the ledger holds is read as what a client hands in."""
+@pytest.mark.parametrize(
+    "definition",
+    ['{"command":"true","umask":18}', "{}", "[]", "5", "{oops", "", '{"comand":1}', "[" * 100_000],
+)
+def test_definition_that_was_tampered_with_is_refused(reader: TaskReader, definition: str) -> None:
+    """P8: whatever the ledger holds, a sentence says what is wrong with it."""
     new = stored(reader, command="true", in_="1s")
-    with pytest.raises(TaskRefusedError, match="umask"):
-        job_of(reader, replace(new, definition='{"command":"true","umask":18}'))
+    with pytest.raises(TaskRefusedError):
+        job_of(reader, replace(new, definition=definition))
 
 
 # --- faults -------------------------------------------------------------------------------------
@@ -333,6 +338,12 @@ def test_keys_that_are_for_jobs_only_are_refused(reader: TaskReader, key: str) -
     """They are never ignored; the fault says that they are known, and what to do."""
     (fault,) = refusal(reader, command="x", in_="1m", **{key: "anything"})
     assert fault.startswith(f"{key}: is a key of jobs in a crontab, not of tasks (")
+
+
+def test_the_client_knows_every_key() -> None:
+    """What a task can say, a program can say; what it cannot say is no parameter."""
+    supported = {key.name for key in TASK_KEYS.values() if key.is_supported}
+    assert set(TaskKeys.__annotations__) == supported - {*WHEN_KEYS, "command", "key"}
 
 
 WILD = [

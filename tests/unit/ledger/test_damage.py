@@ -197,11 +197,25 @@ def test_nonsense_in_a_row_is_damage(
         reader.runs(EVERYTHING)
 
 
-def test_nonsense_in_a_cursor_is_damage(path: Path, open_ledger: Open) -> None:
+@pytest.mark.parametrize(
+    ("baseline", "past"),
+    [
+        (1 << 62, None),
+        (0, "nonsense"),
+        (0, "[1]"),
+        (0, '{"times": [[0, 0]]}'),
+        (0, '{"times": [[0]], "boot": "", "lead": 0}'),
+        (0, '{"times": [[0, 1e99]], "boot": "", "lead": 0}'),
+    ],
+)
+def test_nonsense_in_a_cursor_is_damage(
+    path: Path, open_ledger: Open, baseline: int, past: str | None
+) -> None:
     """The same for a cursor."""
     open_ledger(path).close()
     hand = sqlite3.connect(path)
-    hand.execute("INSERT INTO cursors VALUES ('a', 'f', 0, 1 << 62, 0, NULL, NULL, NULL, '')")
+    row = ("a", "f", 0, baseline, 0, None, None, None, "", past)
+    hand.execute("INSERT INTO cursors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     hand.commit()
     hand.close()
     with pytest.raises(LedgerCorruptError, match="a cursor makes no sense"):

@@ -48,9 +48,11 @@ def _set(path: Path, pragma: str) -> None:
     connection.close()
 
 
-def test_steps_are_numbered_without_gaps() -> None:
-    """Each step of the schema follows the one before it."""
-    assert [step.number for step in STEPS] == list(range(1, len(STEPS) + 1))
+def test_steps_are_numbered() -> None:
+    """Each step of the schema has a number of its own, and they are done in that order."""
+    numbers = [step.number for step in STEPS]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
 
 
 def test_new_ledger_has_the_newest_tables(path: Path, open_ledger: Open) -> None:
@@ -71,7 +73,7 @@ def test_older_ledger_is_renewed(path: Path, open_ledger: Open, upto: int) -> No
     """A ledger of each earlier version is brought up to date when it is opened."""
     path.touch()
     _migrate(path, *STEPS[:upto])
-    assert _version(path) == upto
+    assert _version(path) == STEPS[upto - 1].number
     enter(open_ledger(path), claim())
     assert _version(path) == STEPS[-1].number
 

@@ -1,6 +1,6 @@
 """How late a lone job starts beside others that are loud, many or hard to end.
 
-    python tests/benchmarks/bench_beside.py [--seconds 10] [--rounds 1]
+    python -m tests.benchmarks.parts.beside [--seconds 10] [--rounds 1]
 
 The job ``tick`` is due four times a second. For SECONDS it is alone, then beside each of the
 neighbours, which are started anew each second; all of them in each round, so that a busy machine
@@ -19,8 +19,6 @@ import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script, from anywhere
 
 from tests.support.daemon import PROGRAMS, Bell, Daemon
 

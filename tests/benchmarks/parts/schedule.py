@@ -1,6 +1,6 @@
 """What a schedule costs, beside croniter and cronsim in the same process.
 
-    python tests/benchmarks/bench_schedule.py [--repeat 300]
+    python -m tests.benchmarks.parts.schedule [--repeat 300]
 
 ``next``: one due instant after another, the median of REPEAT; the others are made once and
 asked again, as their users do. ``parse``: a new object from the text, with our caches emptied and

@@ -1,6 +1,6 @@
 """How late the heap wakes and how much it takes, beside what else Python has.
 
-    python tests/benchmarks/bench_scheduler.py [--beats 200] [--tasks 20000] [--rounds 3]
+    python -m tests.benchmarks.parts.scheduler [--beats 200] [--tasks 20000] [--rounds 3]
 
 Lateness: BEATS instants two milliseconds apart; each way notes how long after the instant its
 callable began. Throughput: TASKS callables that are all due, from the first call to the last run.

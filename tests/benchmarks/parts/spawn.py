@@ -1,6 +1,6 @@
 """How many processes a second can be started: the runner beside what Python itself can do.
 
-    python tests/benchmarks/bench_spawn.py [--count 500] [--rounds 3]
+    python -m tests.benchmarks.parts.spawn [--count 500] [--rounds 3]
 
 Each way starts COUNT processes as fast as it can and lets them end; the time is taken from the
 first start to the last. All run in one go, one after another in each round, so that the ratios

@@ -1,6 +1,6 @@
 """How many occurrences the ledger claims in a second, beside bare inserts with sqlite3.
 
-    python tests/benchmarks/bench_ledger.py [--singles 500] [--groups 20] [--rounds 3] [--dir DIR]
+    python -m tests.benchmarks.parts.ledger [--singles 500] [--groups 20] [--rounds 3] [--dir DIR]
 
 Singles: each claim with its first attempt is a durable write of its own. Groups: 500 of them in
 one durable write, as when many jobs are due together. The bare loop writes as many rows to two

@@ -1,0 +1,165 @@
+"""What a step of the wall clock makes of how far a job is accounted for: pure, on plain data.
+
+Set back by up to three hours, the clock comes a second time through readings that have had their
+occurrences: a barrier keeps them from being due again. Set back by more, it shows a new time: a
+new era of the job, in which readings count anew and are used at once (cron(8), Debian).
+
+Steps add up. A clock that was wrong and is right again comes back to a time that was accounted
+for up to somewhere before it left it, and what had its row then is neither run nor missed again.
+So each step of more than three hours leaves a ``PastTime`` in the cursor: how far its time was
+accounted for, and how far the clock is behind it. Once that is three hours or less, it is the old
+time, and readings up to there are passed over.
+
+A restart within one boot of the machine finds by the monotonic clock how far the wall clock was
+set meanwhile, where there is anything to come back to. Without that, and after another boot, a
+clock that reads less than what is accounted for was set back by at least as much. One that has
+come as far as a past time may have been set right or not, nobody knows: what lies between is in
+doubt, and not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from crond_py.model import ClockReading, Cursor, PastTime, PastTimes
+from crond_py.policy import advance
+
+NEW_TIME_AFTER = timedelta(hours=3)
+"""A clock set back by more than this shows a new time (cron(8), Debian: changes of three hours)."""
+
+MOST_PAST_TIMES = 8
+"""How many times before a step a cursor remembers; a clock is hardly ever wrong in more ways."""
+
+_NOTHING = timedelta(0)
+_NOISE = timedelta(milliseconds=1)
+"""What two readings of one clock may differ by."""
+
+
+def clock_was_set(cursor: Cursor, now: datetime, step: timedelta, clock: ClockReading) -> Cursor:
+    """Return the cursor after the wall clock was set by ``step``.
+
+    It reads ``now``, and stands as ``clock`` says.
+    """
+    past = _behind(cursor, step)
+    if abs(step) > NEW_TIME_AFTER:
+        past.append(PastTime(_reached(cursor), -step))
+    if step < _NOTHING:
+        cursor = _rewind(cursor, now, -step)
+    return _passing_over(_remembering(cursor, past, clock), now)
+
+
+def after_restart(
+    cursor: Cursor, now: datetime, clock: ClockReading
+) -> tuple[Cursor, datetime | None]:
+    """Return the cursor with which a daemon goes on, and up to which instant all is in doubt."""
+    step = _unseen_step(cursor, now, clock)
+    doubt = None
+    if cursor.past is not None and cursor.past.clock.boot_id != clock.boot_id:
+        past = [each.until for each in cursor.past.times if each.behind > NEW_TIME_AFTER]
+        reached = [until for until in past if cursor.accounted_until < until <= now]
+        doubt = max(reached, default=None)
+    if step or cursor.past is not None:
+        cursor = clock_was_set(cursor, now, step, clock)
+    return cursor, doubt
+
+
+def carried_over(cursor: Cursor, now: datetime, clock: ClockReading) -> PastTimes | None:
+    """Return what a job that begins anew keeps of its past times."""
+    step = _unseen_step(cursor, now, clock)
+    past = _behind(cursor, step)
+    if abs(step) > NEW_TIME_AFTER:
+        past.append(PastTime(_reached(cursor), -step))
+    return _remembering(cursor, past, clock).past
+
+
+def _unseen_step(cursor: Cursor, now: datetime, clock: ClockReading) -> timedelta:
+    """Return how far the clock was set since the cursor was written, as far as can be told."""
+    if cursor.past is not None and cursor.past.clock.boot_id == clock.boot_id:
+        step = clock.lead - cursor.past.clock.lead
+        if abs(step) >= _NOISE:
+            return step
+    return min(_NOTHING, now - cursor.accounted_until)
+
+
+def _rewind(cursor: Cursor, now: datetime, set_back_by: timedelta) -> Cursor:
+    """Return the cursor for a wall clock that was set back.
+
+    There is one barrier. Set back again before it has begun, the clock comes a second time through
+    readings that have their rows since the last step: they are passed over as long as they are all
+    there is before the barrier. Set back to before even those, they come again, and the ledger
+    refuses what has its row.
+    """
+    if now >= cursor.accounted_until:
+        return cursor
+    if set_back_by > NEW_TIME_AFTER:
+        return replace(
+            cursor,
+            era=cursor.era + 1,
+            baseline=now,
+            accounted_until=now,
+            barrier_from=None,
+            barrier_until=None,
+        )
+    barrier_from, barrier_until = cursor.baseline, cursor.accounted_until
+    if cursor.barrier_from is not None and cursor.barrier_until is not None:
+        if cursor.accounted_until < cursor.barrier_from:
+            if now >= cursor.baseline:
+                return cursor
+            barrier_from = cursor.barrier_from
+        else:
+            barrier_from = min(cursor.baseline, cursor.barrier_from)
+        barrier_until = max(cursor.accounted_until, cursor.barrier_until)
+    return replace(
+        cursor,
+        baseline=min(cursor.baseline, now),
+        accounted_until=now,
+        barrier_from=barrier_from,
+        barrier_until=barrier_until,
+    )
+
+
+# --- past times ---------------------------------------------------------------------------------
+
+
+def _behind(cursor: Cursor, step: timedelta) -> list[PastTime]:
+    """Return the past times as the clock is behind them after a step."""
+    times = cursor.past.times if cursor.past is not None else ()
+    return [replace(each, behind=each.behind - step) for each in times]
+
+
+def _passing_over(cursor: Cursor, now: datetime) -> Cursor:
+    """Take as accounted for what was so before the clock left the time that it is back in."""
+    times = cursor.past.times if cursor.past is not None else ()
+    old_time = [each.until for each in times if each.behind <= NEW_TIME_AFTER]
+    until = max(old_time, default=cursor.accounted_until)
+    if until <= cursor.accounted_until:
+        return cursor
+    if until <= now:
+        return advance(cursor, until)
+    begin = max(cursor.accounted_until, now)
+    return replace(
+        cursor,
+        accounted_until=begin,
+        barrier_from=begin,
+        barrier_until=max(until, cursor.barrier_until or until),
+    )
+
+
+def _reached(cursor: Cursor) -> datetime:
+    """Return the newest reading that is accounted for."""
+    return max(cursor.accounted_until, cursor.barrier_until or cursor.accounted_until)
+
+
+def _remembering(cursor: Cursor, past: Iterable[PastTime], clock: ClockReading) -> Cursor:
+    """Return the cursor with its past times, without those that another covers.
+
+    That is one which reaches as far or farther and is met no later.
+    """
+    kept: list[PastTime] = []
+    for each in sorted(past, key=lambda each: (each.until, -each.behind), reverse=True):
+        if not kept or each.behind < kept[-1].behind:
+            kept.append(each)
+    times = tuple(kept[:MOST_PAST_TIMES])
+    return replace(cursor, past=PastTimes(times, clock) if times else None)

@@ -1,0 +1,141 @@
+"""One-off tasks that programs hand in: how fast they are stored, what they take, how they start.
+
+The same burst of tasks is started with next to nothing stored and with all of them, so that what
+is added by their number shows. Beside the rate of storing stands that of bare inserts with sqlite3
+of as many rows with one index, as durably and as many at a time, on the same disk.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from tests.benchmarks.jobs import LONG_AHEAD, far_away
+from tests.benchmarks.moments import CLOCK, monotonic_s, wait_until
+from tests.benchmarks.ours import PYCRON, Pycron, environment_of
+from tests.benchmarks.peer import Started
+from tests.benchmarks.processes import peak_kb, usage
+from tests.benchmarks.stage import Stage
+from tests.benchmarks.stamps import Lateness, read_stamps, wait_for_stamps
+
+BURST = 500
+LEAD = timedelta(seconds=15)
+STARTS_WITHIN_S = 60.0
+SETTLE_S = 60.0
+FILE_OF = 25_000
+"""How many are handed in by one call of the command."""
+BARE_MOST = 100_000
+BARE_BATCH = 500
+
+
+@dataclass(slots=True)
+class _Stored:
+    """How many were stored, and in which time."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+def is_possible() -> bool:
+    """Return whether the program has the command."""
+    command = [PYCRON, "submit", "--help"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def measure_stored(count: int, within_s: float, stage: Stage) -> None:
+    """Record what ``count`` stored tasks take, or as many as are stored in ``within_s`` seconds."""
+    if not is_possible():
+        stage.recorder.leave_out("stored", "this pycron has no command `submit`")
+        return
+    directory = stage.work.directory()
+    jobs = far_away(10, stage.work.tick, directory / "stamps")
+    with Started(Pycron(), jobs, directory) as daemon:
+        daemon.settle(SETTLE_S)
+        few = _burst(daemon, "few", stage)
+        before = usage(daemon.pid)
+        stored = _store(daemon, count, within_s)
+        daemon.settle(monotonic_s() - daemon.began_s + SETTLE_S)
+        after = usage(daemon.pid)
+        many = _burst(daemon, "many", stage)
+        stage.recorder.add(
+            "stored",
+            "pycron",
+            count=stored.count,
+            stored_per_s=stored.count / stored.seconds,
+            bare_per_s=_bare_inserts_per_s(directory / "bare.sqlite", stored.count),
+            pss_kb_before=before.pss_kb,
+            pss_kb=after.pss_kb,
+            peak_kb=peak_kb(daemon.pid),
+            few_first_s=few.figures().get("first_s"),
+            few_per_s=few.figures().get("per_s"),
+            many_first_s=many.figures().get("first_s"),
+            many_per_s=many.figures().get("per_s"),
+        )
+
+
+def _submit(daemon: Started, tasks: Path) -> float:
+    """Hand in a file of tasks; return the seconds that it took."""
+    begin = monotonic_s()
+    subprocess.run(
+        [PYCRON, "submit", tasks],
+        env=environment_of(daemon.directory),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    return monotonic_s() - begin
+
+
+def _burst(daemon: Started, label: str, stage: Stage) -> Lateness:
+    """Hand in tasks that are due at one instant, and see how late they start."""
+    due = CLOCK.now().replace(microsecond=0) + LEAD
+    file = daemon.directory / f"{label}.jsonl"
+    with file.open("w") as lines:
+        for number in range(BURST):
+            command = [str(stage.work.tick), str(daemon.stamps), f"{label}.{number}"]
+            lines.write(json.dumps({"command": command, "at": due.isoformat()}) + "\n")
+    _submit(daemon, file)
+    wait_until(due.timestamp())
+    wait_for_stamps(daemon.stamps, {label: BURST}, due.timestamp(), STARTS_WITHIN_S)
+    return Lateness.of(read_stamps(daemon.stamps)[label], [due.timestamp()], BURST)
+
+
+def _store(daemon: Started, count: int, within_s: float) -> _Stored:
+    stored = _Stored()
+    file = daemon.directory / "far.jsonl"
+    while stored.count < count and stored.seconds < within_s:
+        number = min(FILE_OF, count - stored.count)
+        with file.open("w") as lines:
+            lines.writelines(_far_away(stored.count, number))
+        stored.seconds += _submit(daemon, file)
+        stored.count += number
+    return stored
+
+
+def _far_away(begin: int, number: int) -> Iterator[str]:
+    first = CLOCK.now().replace(microsecond=0) + LONG_AHEAD
+    for each in range(begin, begin + number):
+        at = first + timedelta(seconds=each)
+        yield json.dumps({"command": ["true", str(each)], "at": at.isoformat()}) + "\n"
+
+
+def _bare_inserts_per_s(file: Path, count: int) -> float:
+    number = min(count, BARE_MOST)
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE tasks (id INTEGER PRIMARY KEY, due, command)")
+        connection.execute("CREATE INDEX tasks_by_due ON tasks (due)")
+        begin = monotonic_s()
+        for start in range(0, number, BARE_BATCH):
+            rows = [(at, f'["true", "{at}"]') for at in range(start, start + BARE_BATCH)]
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO tasks (due, command) VALUES (?, ?)", rows)
+            connection.execute("COMMIT")
+        return number / (monotonic_s() - begin)

@@ -1,0 +1,108 @@
+"""Whether readings of the wall clock that come again make a job due again (P2).
+
+An oracle beside the engine's cursor, which knows every step of the clock. ``Again`` keeps at which
+``skew`` of the clock (how far it has been set in all) each occurrence of a job was run first. It
+may be run a second time only where the clock is more than three hours behind what it was then:
+that is a new time. A clock that was set back so far and is right again comes back to the old one.
+
+It is not asked for where no daemon can know: the clock was set on by hours, or the machine
+started anew, while none was there or none could write.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from crond_py.crontab.model import AfterTrigger, AtTrigger, Job, StartupTrigger
+from crond_py.model import Cause, Run, State
+from tests.simulation.jobs import is_elapsed
+from tests.simulation.world import World
+
+NEW_TIME = timedelta(hours=3)
+
+
+@dataclass(slots=True)
+class Reached:
+    """How far a job was accounted for when the clock stood at a skew."""
+
+    until: datetime
+    skew: timedelta
+
+
+@dataclass(slots=True)
+class Again:
+    """What has been run of each job, and how the clock stood then.
+
+    ``far`` is how far the clock has been set in steps of more than three hours alone: smaller ones
+    may come to as much together, and nobody is asked to add them up.
+    """
+
+    world: World
+    runs: dict[tuple[str, datetime], list[tuple[timedelta, timedelta]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    past: dict[str, list[Reached]] = field(default_factory=lambda: defaultdict(list))
+    present: dict[str, Reached] = field(default_factory=dict)
+    far: timedelta = timedelta(0)
+    boots: int = 1
+    is_unseen: bool = False
+
+    def __post_init__(self) -> None:
+        self.world.on_step.append(self._stepped)
+        self.world.on_begin.append(self._begins)
+
+    def _stepped(self, step: timedelta, was_seen: bool) -> None:
+        if abs(step) > NEW_TIME:
+            for name, reached in self.present.items():
+                self.past[name].append(Reached(reached.until, reached.skew))
+            self.far += step
+        if not was_seen:
+            self.is_unseen = True
+        if not was_seen and step > NEW_TIME:
+            before = self.world.clock.skew - step
+            self._forget(before - NEW_TIME)
+
+    def _begins(self) -> None:
+        if self.is_unseen and self.world.boots != self.boots:
+            self._forget(timedelta.min)
+        self.boots, self.is_unseen = self.world.boots, False
+
+    def _forget(self, since: timedelta) -> None:
+        """Forget what was run when the clock was set so far or farther."""
+        for known in self.runs.values():
+            known[:] = [each for each in known if each[0] < since]
+
+    def claimed(self, job: Job, run: Run) -> Iterator[tuple[str, str]]:
+        """Enter a run; say what is wrong with it."""
+        if not _is_at_readings(job) or run.cause not in {Cause.SCHEDULE, Cause.CATCH_UP}:
+            return
+        if run.state is State.DONE:
+            return
+        skew = self.world.clock.skew
+        known = self.runs[job.name, run.due]
+        for before, far in known:
+            if isinstance(job.trigger, AtTrigger):
+                yield "P2", f"{run.due} comes once, and is run again"
+            elif max(before - skew, far - self.far) <= NEW_TIME:
+                text = f"{run.due} was run when the clock was set by {before} in all"
+                yield "P2", f"{text}, and is run again when it is set by {skew}"
+        known.append((skew, self.far))
+
+    # --- for the accounts -----------------------------------------------------------------
+
+    def reaches(self, name: str, until: datetime) -> None:
+        """Note how far a job is accounted for as the clock stands."""
+        self.present[name] = Reached(until, self.world.clock.skew)
+
+    def passed_over(self, name: str) -> datetime | None:
+        """Return up to where a job needs no account, for it had one before the clock left."""
+        skew = self.world.clock.skew
+        back = [each.until for each in self.past[name] if each.skew - skew <= NEW_TIME]
+        return max(back, default=None)
+
+
+def _is_at_readings(job: Job) -> bool:
+    return not is_elapsed(job) and not isinstance(job.trigger, StartupTrigger | AfterTrigger)

@@ -1,0 +1,204 @@
+"""The dataclasses of the project do what those of the standard library do."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crond_py import dataclass as ours
+from crond_py.crontab.model import Job
+from crond_py.engine.records import JobState
+from crond_py.model import Cursor, Run
+
+OPTIONS: list[dict[str, bool]] = [
+    {},
+    {"frozen": True},
+    {"slots": True},
+    {"frozen": True, "slots": True},
+    {"slots": True, "eq": False},
+    {"frozen": True, "slots": True, "repr": False},
+    {"frozen": True, "kw_only": True},
+]
+
+
+def both(options: dict[str, bool], body: Callable[[], type]) -> list[Any]:
+    """Return a class as the standard library and as the project makes it."""
+    return [dataclasses.dataclass(**options)(body()), ours._dataclass(**options)(body())]
+
+
+def point() -> type:
+    """Return the body of a class with every kind of field."""
+
+    class Point:
+        """A class with every kind of field."""
+
+        x: int
+        y: int = 2
+        note: str = dataclasses.field(default="", compare=False)
+        hidden: int = dataclasses.field(default=0, repr=False)
+        seen: list[int] = dataclasses.field(default_factory=list, hash=False)
+
+    return Point
+
+
+def lone() -> type:
+    """Return the body of a class with one field."""
+
+    class Lone:
+        """A class with one field."""
+
+        x: object
+
+    return Lone
+
+
+def empty() -> type:
+    """Return the body of a class without fields."""
+
+    class Empty:
+        """A class without fields."""
+
+    return Empty
+
+
+def outcome(act: Callable[[], object]) -> object:
+    """Return what comes of it, or how it fails."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - to be compared
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_values_compare_as_in_the_standard_library(options: dict[str, bool]) -> None:
+    """By the fields that take part, with their own class alone."""
+    seen = []
+    for cls in both(options, point):
+        one, same, noted = cls(x=1), cls(x=1), cls(x=1, note="n")
+        others = [cls(x=2), cls(x=1, y=3), cls(x=1, hidden=1), cls(x=1, seen=[1]), 1, (1, 2, 0, [])]
+        seen.append([one == same, one == noted, *(one == other for other in others)])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_texts_are_those_of_the_standard_library(options: dict[str, bool]) -> None:
+    """Also of values that hold themselves."""
+    if not options.get("repr", True):
+        made = both(options, point)
+        assert all(cls.__repr__ is object.__repr__ for cls in made)
+        return
+    texts = []
+    for cls in both(options, point):
+        value = cls(x=1, note="n")
+        value.seen.append(value)
+        texts.append(repr(value))
+    assert texts[0] == texts[1]
+    assert "note='n'" in texts[0]
+    assert "..." in texts[0]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_hashes_go_by_the_same_fields(options: dict[str, bool]) -> None:
+    """Equal where the standard library's are, and absent where it has none."""
+    seen = []
+    for cls in both(options, point):
+        values = [cls(x=1), cls(x=1, note="n"), cls(x=1, seen=[1]), cls(x=1, hidden=1), cls(x=2)]
+        if cls.__hash__ is object.__hash__:
+            seen.append("by identity")
+        elif cls.__hash__ is None:
+            seen.append("none")
+        else:
+            seen.append([hash(value) for value in values])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("options", [each for each in OPTIONS if each.get("frozen")], ids=str)
+def test_frozen_values_are_not_changed(options: dict[str, bool]) -> None:
+    """The words are those of the standard library, too."""
+    seen = []
+    for cls in both(options, point):
+        value = cls(x=1)
+        changed = outcome(lambda value=value: setattr(value, "x", 3))
+        deleted = outcome(lambda value=value: delattr(value, "x"))
+        seen.append([changed, deleted, value.x])
+    assert seen[0] == seen[1]
+    assert seen[0][0] == (dataclasses.FrozenInstanceError, "cannot assign to field 'x'")
+
+
+@pytest.mark.parametrize("body", [lone, empty])
+def test_classes_with_few_fields_compare_too(body: Callable[[], type]) -> None:
+    """One field is a tuple of one: what is the same object is equal."""
+    nan = float("nan")
+    values = [(nan,)] if body is lone else [()]
+    for cls in both({"frozen": True, "slots": True}, body):
+        for arguments in values:
+            assert cls(*arguments) == cls(*arguments)
+            assert hash(cls(*arguments)) == hash(tuple(arguments))
+
+
+def test_what_a_class_defines_itself_is_left_alone() -> None:
+    """Its own comparison, hash and text."""
+
+    def own() -> type:
+        class Own:
+            """A class that knows better."""
+
+            x: int
+
+            def __eq__(self, other: object) -> bool:
+                return True
+
+            def __hash__(self) -> int:
+                return 7
+
+            def __repr__(self) -> str:
+                return "own"
+
+        return Own
+
+    for cls in both({"frozen": True, "slots": True}, own):
+        assert cls(1) == cls(2)
+        assert hash(cls(1)) == 7
+        assert repr(cls(1)) == "own"
+
+
+def test_an_own_comparison_does_not_cost_a_frozen_class_its_hash() -> None:
+    """Where only __eq__ is defined, the hash is made of the fields all the same."""
+
+    def own() -> type:
+        class Own:  # noqa: PLW1641 - that is what is tested
+            """A class with a comparison of its own."""
+
+            x: int
+
+            def __eq__(self, other: object) -> bool:
+                return True
+
+        return Own
+
+    first, second = both({"frozen": True}, own)
+    assert hash(first(1)) == hash(second(1)) == hash((1,))
+
+
+def test_the_tools_of_the_standard_library_know_no_difference() -> None:
+    """Replace, fields, pickle and copy work on the project's classes."""
+    job = Job("a", None, "true")  # type: ignore[arg-type]
+    assert dataclasses.is_dataclass(Job)
+    assert dataclasses.replace(job, command="false").command == "false"
+    assert copy.copy(job) == job
+    assert pickle.loads(pickle.dumps(dataclasses.replace(job, env={}))).name == "a"
+    assert [field.name for field in dataclasses.fields(Cursor)][:2] == ["job", "fingerprint"]
+
+
+def test_classes_share_their_methods() -> None:
+    """That is what they are made for: no class of the model has a comparison of its own."""
+    assert Job.__eq__ is Run.__eq__ is Cursor.__eq__
+    assert Job.__repr__ is Run.__repr__
+    assert Run.__hash__ is Cursor.__hash__
+    assert Job.__setattr__ is Run.__setattr__
+    assert JobState.__eq__ is object.__eq__

@@ -1,0 +1,155 @@
+"""What the daemon's process does without, and that it has it all the same once it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from crond_py.lean import PUT_OFF
+
+LOAD = """
+import json, sys
+from crond_py.lean import put_off_modules, _StandIn
+put_off_modules()
+import crond_py.service
+def is_loaded(name):
+    return name in sys.modules and not isinstance(sys.modules[name], _StandIn)
+"""
+
+
+def told(program: str) -> Any:
+    """Run a program after what the daemon imports, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-P", "-c", f"{LOAD}{program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="dataclasses uses inspect for every class there"
+)
+def test_nothing_that_is_put_off_is_loaded_by_the_imports() -> None:
+    """Neither are other modules that a daemon has no use for."""
+    modules = set(told("print(json.dumps([name for name in sys.modules if is_loaded(name)]))"))
+    assert not modules & set(PUT_OFF)
+    idle = {"asyncio", "hashlib", "_hashlib", "ssl", "tempfile", "shutil", "bz2", "lzma", "pickle",
+            "email", "ipaddress", "argparse", "tomllib", "croniter", "crond_py.crontab.loader",
+            "multiprocessing", "http", "typer", "rich", "pydantic", "uuid", "secrets"}  # fmt: skip
+    assert not modules & idle
+
+
+USES = {
+    "ast": "import ast; answer = ast.literal_eval('[1]') == [1]",
+    "dis": "import dis; answer = len(list(dis.get_instructions(is_loaded))) > 3",
+    "inspect": "from inspect import signature; answer = str(signature(is_loaded)) == '(name)'",
+    "locale": "import locale; answer = bool(locale.getpreferredencoding(False))",
+    "selectors": """
+import subprocess
+with subprocess._PopenSelector() as selector:
+    answer = selector.register(0, 1).fd == 0
+""",
+    "tokenize": """
+import linecache
+answer = 'composition root' in linecache.getline(crond_py.service.__file__, 1)
+""",
+    "traceback": """
+import io, logging
+stream = io.StringIO()
+logging.getLogger("x").addHandler(logging.StreamHandler(stream))
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("x").exception("oh")
+answer = "ZeroDivisionError: division by zero" in stream.getvalue()
+""",
+    "urllib.parse": """
+from pathlib import Path
+answer = Path("/a b").as_uri() == "file:///a%20b"
+""",
+}
+
+
+@pytest.mark.parametrize("name", PUT_OFF)
+def test_what_was_put_off_is_there_when_it_is_used(name: str) -> None:
+    """It is loaded then, and does what it always does; who holds the stand-in has it too."""
+    held = (
+        f"stand_in = sys.modules[{name!r}]\n{USES[name]}\nassert is_loaded({name!r})\n"
+        "print(json.dumps(answer))\n"
+        f"real = sys.modules[{name!r}]\n"
+        "public = [each for each in vars(real) if not each.startswith('_')]\n"
+        "assert all(getattr(stand_in, each) is getattr(real, each) for each in public)\n"
+    )
+    assert told(held) is True
+
+
+def test_several_threads_may_load_a_module_at_once() -> None:
+    """Each has the one module, whole."""
+    race = """
+import threading
+stand_in, found, gate = sys.modules["inspect"], [], threading.Barrier(8)
+def use():
+    gate.wait()
+    found.append(stand_in.signature)
+threads = [threading.Thread(target=use) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+import inspect
+print(json.dumps([len(found), all(each is inspect.signature for each in found)]))
+"""
+    assert told(race) == [8, True]
+
+
+def test_what_is_loaded_already_stays_as_it_is() -> None:
+    """The command line and the tests, which have these modules, are left alone."""
+    program = """
+import ast
+before = sys.modules["ast"]
+put_off_modules()
+print(json.dumps(sys.modules["ast"] is before and ast.parse("1") is not None))
+"""
+    assert told(program) is True
+
+
+def test_a_name_that_a_module_has_not_is_an_attribute_error() -> None:
+    """As always; names with two underscores load nothing."""
+    program = """
+import dis
+outcome = [hasattr(dis, "__nothing__"), is_loaded("dis"), hasattr(dis, "nothing"), is_loaded("dis")]
+print(json.dumps(outcome))
+"""
+    assert told(program) == [False, False, False, True]
+
+
+def test_all_threads_share_one_heap() -> None:
+    """A thread that allocates makes no arena of the C library (malloc_info tells how many)."""
+    program = """
+import ctypes, os, re, threading
+from crond_py import lean
+libc = ctypes.CDLL(None)
+if not hasattr(libc, "malloc_info"):
+    print(json.dumps("no GNU C library")); sys.exit()
+lean.keep_one_heap()
+def work():
+    b"".join([b"x" * 600 for _ in range(100)])
+threads = [threading.Thread(target=work) for _ in range(6)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+lean.give_back_memory()
+libc.fopen.restype = ctypes.c_void_p
+stream = ctypes.c_void_p(libc.fopen(b"/dev/stderr", b"w"))
+libc.malloc_info(0, stream); libc.fflush(stream)
+print(json.dumps("done"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"{LOAD}{program}"], capture_output=True, text=True, check=True
+    )
+    if json.loads(done.stdout) != "done":
+        pytest.skip("there is no malloc_info here")
+    assert done.stderr.count("<heap nr=") == 1
