@@ -1,9 +1,10 @@
 """Keeps small what the daemon's process takes: modules it does not use, and the C library's heap.
 
 The modules below are imported by others of the standard library for what is never, or hardly ever,
-asked of them here: ``inspect`` by ``dataclasses`` for classes without a docstring, ``tokenize`` by
-``linecache`` for the lines of a traceback. Together they take a tenth of the daemon's memory. Each
-is put off until something of it is used for the first time, and is then as it always is.
+asked of them here: ``tokenize`` by ``linecache`` for the lines of a traceback, ``inspect`` by
+``dataclasses`` for classes without a docstring (from Python 3.12 on for all of them, so there it is
+loaded). Together they take a tenth of the daemon's memory. Each is put off until something of it is
+used for the first time, and is then as it always is.
 
 Modules of pycron itself are not put off: its files may be another version's by then.
 """

@@ -89,7 +89,7 @@ def test_what_is_put_off_stays_so(daemon: Daemon) -> None:
     maps = Path(f"/proc/{daemon.pid}/maps").read_text("utf-8")
     # What cannot be seen of the modules in Python can be seen of those in C that come with them.
     loaded = {name for name in ("_hashlib", "libcrypto", "_bz2", "_lzma", "_ssl") if name in maps}
-    if sys.version_info < (3, 13):  # from then on dataclasses uses inspect, which has this
+    if sys.version_info < (3, 12):  # from then on dataclasses uses inspect, which has this
         loaded |= {"_opcode"} if "_opcode" in maps else set()
     assert not loaded
     daemon.stop()
