@@ -29,6 +29,8 @@ from tests.unit.schedule.cases import (
 )
 from tests.unit.schedule.walker import walk
 
+pytestmark = pytest.mark.timeout(600)  # it computes, and may have to share
+
 MICROSECOND = timedelta(microseconds=1)
 
 CASES = st.tuples(EXPRESSIONS | FREQUENT, PLACES, GAPS, FOLDS, OFFSETS)

@@ -38,6 +38,8 @@ from crond_py.policy import Load, Recovery
 from tests.simulation.fakes import FakeProcesses
 from tests.simulation.test_simulation import HistoryFailedError, play
 
+pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
+
 ENOUGH_SEEDS = 1200
 
 Make = Callable[[Any], Any]

@@ -33,6 +33,8 @@ from tests.simulation.world import World
 
 assert task_actions, "it is imported for the actions that it enters"
 
+pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
+
 STEPS = 25
 SEEDS = 500
 LONG_SEEDS = 20_000
