@@ -250,19 +250,18 @@ class Core:
 
     def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
+        self._agenda.due_together = len(items)
         for item in items:
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
 
-    def _timer_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
+    def _timer_fired(  # noqa: C901 - one case for each kind of timer
         self, item: object, fired_at: datetime
     ) -> None:
         match item:
             case events.OccurrenceDue(state, due):
                 if not self._register.is_stopping:
                     self._agenda.due(state, due, fired_at)
-            case events.LaunchDue(run):
-                self._starter.launch_now(run)
             case events.RetryDue(run):
                 self._attempts.retry_due(run)
             case events.TimeoutDue(run, attempt):
