@@ -16,7 +16,8 @@ from crond_py.ports import Clock
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # CLOCK_BOOTTIME goes on while the machine is suspended, CLOCK_MONOTONIC of Linux does not.
-_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""The number of the clock that ``monotonic_ns`` reads, for clock_gettime(2)."""
 
 # What Condition.wait takes at most; a longer wait returns early, which the port allows.
 _LONGEST_WAIT_NS = int(threading.TIMEOUT_MAX) * 1_000_000_000
@@ -31,12 +32,17 @@ def to_ns(span: timedelta) -> int:
     return span // _MICROSECOND * 1000
 
 
+def instant_of(time_ns: int) -> datetime:
+    """Return a reading of ``Clock.time_ns`` as an instant, cut to whole microseconds."""
+    return EPOCH + _MICROSECOND * (time_ns // 1000)
+
+
 class SystemClock:
     """The Clock port on CLOCK_REALTIME and CLOCK_BOOTTIME (CLOCK_MONOTONIC where there is none)."""
 
     def now(self) -> datetime:
         """Return the wall clock's reading, aware, in UTC, cut to whole microseconds."""
-        return EPOCH + _MICROSECOND * (self.time_ns() // 1000)
+        return instant_of(self.time_ns())
 
     def time_ns(self) -> int:
         """Return the wall clock's reading in nanoseconds since the Unix epoch."""
@@ -44,7 +50,7 @@ class SystemClock:
 
     def monotonic_ns(self) -> int:
         """Return a reading in nanoseconds that never goes back and counts time in suspend."""
-        return time.clock_gettime_ns(_MONOTONIC)
+        return time.clock_gettime_ns(MONOTONIC)
 
     def awake_ns(self) -> int:
         """Return CLOCK_MONOTONIC, which stands still in suspend: what systemd is told times by."""

@@ -509,7 +509,13 @@ class Processes(Protocol):
     either one StartFailed, or one Started and later one Ended, with perhaps one LeftOver between.
     """
 
-    def start(self, spec: ProcessSpec) -> None: ...
+    def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
+        """Have a process started, now or at an instant of the monotonic clock, and not earlier."""
+        ...
+
+    def start_all(self, starts: Sequence[tuple[ProcessSpec, int | None]]) -> None:
+        """Have each of these started, with its ``at_ns``, in this order."""
+        ...
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.

@@ -9,6 +9,7 @@ forward) are settled by the job's missed policy.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +45,15 @@ LATE = timedelta(seconds=1)
 AHEAD = timedelta(milliseconds=10)
 """How long before its instant an occurrence is claimed, so that the claim does not delay it."""
 
+AHEAD_OF_MANY = timedelta(milliseconds=250)
+"""The same for one of many of an instant, all of which have to be claimed and made ready by then.
+
+A daemon that is killed meanwhile has claimed what it has not started, so this is not to be long.
+"""
+
+MANY = 24
+"""How many of one instant are many."""
+
 EARLY = timedelta(milliseconds=2)
 """A timer that fires earlier than this was set by another reading of the clock."""
 
@@ -70,6 +80,10 @@ class Agenda:
         self._parts = parts
         self._register = register
         self._admitter = admitter
+        self.many = MANY
+        self._waiting: Counter[datetime] = Counter()  # how many wait for an instant
+        self.due_together = 0
+        """How many came due when the last ones did: they may well do so again."""
 
     # --- jobs come and go -----------------------------------------------------------------
 
@@ -247,7 +261,18 @@ class Agenda:
             return
         state.next_due = self._first_due(state) if first is None else first
         if state.next_due is not None:
-            self._wait_for(state, state.next_due, AHEAD)
+            self._waiting[state.next_due] += 1
+            self._wait_for(state, state.next_due, self._ahead(state, state.next_due))
+
+    def _ahead(self, state: JobState, due: datetime) -> timedelta:
+        """Return how long before an instant an occurrence is to be claimed.
+
+        It takes its slot then, so where others may wait for that it is not long.
+        """
+        if max(self._waiting[due], self.due_together) < self.many:
+            return AHEAD
+        has_bound = self._register.slots(state.job).has_bound_for(state.job)
+        return AHEAD if has_bound else AHEAD_OF_MANY
 
     def _wait_for(self, state: JobState, due: datetime, ahead: timedelta) -> None:
         state.timer = self._parts.timers.call_at(
@@ -260,6 +285,10 @@ class Agenda:
         """Take the job's entry off the heap."""
         if state.timer is not None:
             self._parts.timers.cancel(state.timer)
+        if state.next_due is not None:
+            self._waiting[state.next_due] -= 1
+            if not self._waiting[state.next_due]:
+                del self._waiting[state.next_due]
         state.timer = state.next_due = None
 
     def due(self, state: JobState, due: datetime, fired_at: datetime) -> None:
@@ -271,7 +300,7 @@ class Agenda:
         if state.next_due != due or state.timer is None or not state.is_live:
             return
         state.timer = None
-        if due - fired_at > AHEAD + EARLY:
+        if due - fired_at > AHEAD_OF_MANY + EARLY:
             self.arm(state)
             return
         if due > fired_at and not self._admitter.is_free(state):

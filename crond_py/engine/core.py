@@ -279,6 +279,7 @@ class Core:
 
     def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
+        self._agenda.due_together = len(items)
         for item in items:
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
@@ -292,8 +293,6 @@ class Core:
                     self._agenda.due(state, due, fired_at)
             case events.TasksDue(lane):
                 self._tasks.due(lane, fired_at)
-            case events.LaunchDue(run):
-                self._starter.launch_now(run)
             case events.RetryDue(run):
                 self._attempts.retry_due(run)
             case events.TimeoutDue(run, attempt):

@@ -25,13 +25,6 @@ class OccurrenceDue:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchDue:
-    """The instant of an occurrence that was claimed a little ahead has come."""
-
-    run: ActiveRun
-
-
-@dataclass(frozen=True, slots=True)
 class RetryDue:
     """The delay before a run's next attempt is over."""
 

@@ -56,6 +56,10 @@ class Outbox:
         """Do something once all that was written so far is in the ledger."""
         self._effects.append(effect)
 
+    def after_these(self, effect: Effect) -> None:
+        """Do something after all that is just about to be done; called by one of these effects."""
+        self._ready.append(effect)
+
     def then_in_any_case(self, effect: Effect) -> None:
         """Do something once all so far is in the ledger, or as soon as that cannot be had."""
         self._urgent.append(effect)

@@ -92,6 +92,12 @@ class Slots:
     def _has_room(self) -> bool:
         return self.pool.workers is None or self.taken < self.pool.workers
 
+    def has_bound_for(self, job: Job) -> bool:
+        """Whether a run of the job could ever have to wait for a slot."""
+        if self.pool.workers is not None:
+            return True
+        return job.group is not None and self._shares.of(job).group.max_running is not None
+
     def is_free_for(self, job: Job) -> bool:
         """Whether a run of the job, coming now, would get a slot at once."""
         return self._has_room and not self._shares.of(job).is_full and self._next() is None

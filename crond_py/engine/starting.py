@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
-from crond_py.engine.events import LagDue, LaunchDue, TimeoutDue, TooLateDue
+from crond_py.engine.events import LagDue, TimeoutDue, TooLateDue
 from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
@@ -21,11 +21,11 @@ from crond_py.engine.records import ActiveRun, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import fields, log, tell
 from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, State
-from crond_py.ports import SetAttempt, SetRun, Started
+from crond_py.ports import ProcessSpec, SetAttempt, SetRun, Started
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
 
-LONGEST_AHEAD = timedelta(milliseconds=20)
+LONGEST_AHEAD = timedelta(milliseconds=260)
 """A claim is never made longer before its instant than this; more is a clock that was set back."""
 
 Failed = Callable[[ActiveRun, Outcome, str], None]
@@ -38,6 +38,7 @@ class Starter:
         self._parts = parts
         self._register = register
         self._signals = signals
+        self._launched: list[tuple[ActiveRun, int | None]] = []
         self._on_failed: Failed = lambda _active, _outcome, _reason: None
 
     def when_failed(self, end: Failed) -> None:
@@ -113,30 +114,37 @@ class Starter:
         """Start the process of an attempt that is in the ledger, at its instant if that comes."""
         due_ns = self._parts.timekeeper.deadline(active.run.due)
         remaining_ns = due_ns - self._parts.timekeeper.reading()
-        if active.run.cause is Cause.SCHEDULE and 0 < remaining_ns <= to_ns(LONGEST_AHEAD):
-            self._parts.timers.call_at(due_ns, LaunchDue(active), priority=active.job.priority)
-            return
-        self.launch_now(active)
+        is_ahead = active.run.cause is Cause.SCHEDULE and 0 < remaining_ns <= to_ns(LONGEST_AHEAD)
+        if not self._launched:
+            self._parts.outbox.after_these(self._hand_over)
+        self._launched.append((active, due_ns if is_ahead else None))
 
-    def launch_now(self, active: ActiveRun) -> None:
-        """Start the process of an attempt whose instant has come."""
+    def _hand_over(self) -> None:
+        """Hand the runner all that was launched together: one word for all costs it least."""
+        launched, self._launched = self._launched, []
+        starts = [(self._spec_of(active), at_ns) for active, at_ns in launched]
+        self._parts.processes.start_all([(spec, at_ns) for spec, at_ns in starts if spec])
+
+    def _spec_of(self, active: ActiveRun) -> ProcessSpec | None:
+        """Return what is to be started; None where it has ended without a start."""
         if active.stage is not Stage.STARTING:
-            return
+            return None
         if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
             active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
         if active.stop is not None:
             self._on_failed(active, active.stop.outcome, active.stop.reason)
-            return
+            return None
         self._wait_for(active, Wait.SPAWN)
         try:
             spec = self._parts.specify(active.job, active.run, active.attempt_number)
-            if active.attempt is not None and spec.output is not None:
-                active.attempt = replace(active.attempt, output=str(spec.output.path))
-            self._parts.processes.start(spec)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))
             reason = "cannot start: an error inside pycron, see the daemon's log"
             self._on_failed(active, Outcome.FAILED, reason)
+            return None
+        if active.attempt is not None and spec.output is not None:
+            active.attempt = replace(active.attempt, output=str(spec.output.path))
+        return spec
 
     def started(self, event: Started) -> None:
         """Note that a process runs, and give it its timeout."""

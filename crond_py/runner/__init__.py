@@ -16,7 +16,8 @@ What holds, whatever happens:
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
    After a stop it comes when all of the tree is gone, but for what belongs to another user and
    gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
-4. A start that hangs holds up only itself; looking through /proc holds up no exit.
+4. A start that hangs holds up only itself, and of many of one instant those behind it for two
+   seconds at most; looking through /proc holds up no exit.
 5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen
    for want of a descriptor is looked for again each second.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
@@ -39,6 +40,8 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 ``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
 on; ``errands`` are none of it; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
 
+    punctual                        holds a start until its instant; many of one go to
+        bursts: ushers --> usher    small programs that do nothing but start them, see there
     spawn: shellless                whether a text needs a shell at all
            setting (accounts, envfile + files, environment, programs) --> what the process finds
            execute                  subprocess: vfork, or fork with another user

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+from collections.abc import Callable
+from functools import cache
 
 from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError
@@ -100,15 +102,18 @@ def _find_entry(user: str) -> pwd.struct_passwd | None:
         return None
 
 
+@cache
+def _getgrouplist() -> Callable[..., int]:
+    return ctypes.CDLL(None).getgrouplist
+
+
 def _groups_of(name: str, gid: int) -> tuple[int, ...]:
     """Return all groups of a user, the primary one first; see getgrouplist(3)."""
-    c_library = ctypes.CDLL(None)
+    getgrouplist = _getgrouplist()
     size = 64
     while True:
         groups, count = (ctypes.c_uint32 * size)(), ctypes.c_int(size)
-        found = c_library.getgrouplist(
-            os.fsencode(name), ctypes.c_uint32(gid), groups, ctypes.byref(count)
-        )
+        found = getgrouplist(os.fsencode(name), ctypes.c_uint32(gid), groups, ctypes.byref(count))
         if found >= 0:
             return tuple(groups[: count.value])
         if size >= _MOST_GROUPS:

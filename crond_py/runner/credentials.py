@@ -25,6 +25,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
@@ -46,6 +47,7 @@ _SETGROUPS = {
 _UNCHANGED = -1  # no user has this number: it is refused, and what holds is returned
 
 
+@cache
 def _find_setgroups() -> int | None:
     if not sys.platform.startswith("linux"):
         return None
@@ -101,15 +103,20 @@ def _go_back(number: int, uid: int, gid: int, groups: Sequence[int]) -> None:
         os._exit(1)
 
 
+@cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _holds(uid: int, gid: int, groups: Sequence[int]) -> bool:
-    c_library = ctypes.CDLL(None)
+    c_library = _c_library()
     held = [ctypes.c_uint32(c_library[call](_UNCHANGED)).value for call in ("setfsuid", "setfsgid")]
     return held == [uid, gid] and set(os.getgroups()) == set(groups)
 
 
 def _take_on(number: int, uid: int, gid: int, groups: Sequence[int]) -> None:
     """Give this thread other credentials for files. Raises OSError where that is refused."""
-    c_library = ctypes.CDLL(None, use_errno=True)
+    c_library = _c_library()
     _set_groups(c_library, number, groups)
     for change, wanted in ((c_library.setfsgid, gid), (c_library.setfsuid, uid)):
         change(wanted)  # it returns what was before, whether it worked or not

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from crond_py.runner.brand import BRANDING
@@ -51,18 +51,31 @@ class Errands:
 
         Raises OSError.
         """
-        # Whoever has seen the process before it is noted here waits for the lock.
-        with self._lock, BRANDING.put(None):
-            pid = os.posix_spawn(
-                argv[0],
-                list(argv),
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, stdout, 1)],
-                setsigmask=_UNHEARD,
-            )
-            self._pids.add(pid)
+
+        def spawn() -> int:
+            with BRANDING.put(None):
+                return os.posix_spawn(
+                    argv[0],
+                    list(argv),
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_DUP2, stdout, 1)],
+                    setsigmask=_UNHEARD,
+                )
+
+        pid = self.begin(spawn)
         BRANDING.correct(pid, None)
         return Errand(self, pid)
+
+    def begin(self, spawn: Callable[[], int]) -> int:
+        """Start a process by ``spawn``, without a brand, and return its pid.
+
+        Whoever waits for it has it forgotten. Raises what ``spawn`` raises.
+        """
+        # Whoever has seen the process before it is noted here waits for the lock.
+        with self._lock:
+            pid = spawn()
+            self._pids.add(pid)
+            return pid
 
     def forget(self, pid: int) -> None:
         """Note that a process has been waited for, so that its number means nothing any more."""

@@ -63,6 +63,18 @@ class Orphans:
         self._starts: dict[int, AttemptKey] = {}
         self._undecided: dict[int, set[int]] = {}
         self._living: dict[int, Orphan] = {}
+        # What an usher has started is ours once that has ended, and in the table a little later.
+        self._ushered: list[Callable[[], set[int]]] = []
+
+    def usher_begins(self, pids: Callable[[], set[int]]) -> None:
+        """Note that ``pids`` returns what an usher has started, which are no orphans."""
+        with self._lock:
+            self._ushered.append(pids)
+
+    def usher_is_over(self, pids: Callable[[], set[int]]) -> None:
+        """Note that all it has started is in the table."""
+        with self._lock:
+            self._ushered.remove(pids)
 
     def start_begins(self, key: AttemptKey) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
@@ -90,7 +102,7 @@ class Orphans:
             if snapshot is None:
                 pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
                 table = list(self._children())
-                own = {child.pid for child in table if child.is_own} | ERRANDS.pids()
+                own = self._jobs_in(table)
                 pids = [pid for pid in pids if pid not in own]
             else:
                 pids, table = self._decide(snapshot)
@@ -113,7 +125,7 @@ class Orphans:
         me = os.getpid()
         pids = [process.pid for process in snapshot.processes.values() if process.parent == me]
         table = list(self._children())
-        own = {child.pid for child in table if child.is_own}
+        own = self._jobs_in(table)
         self._undecided = {
             pid: self._undecided.get(pid, set(self._starts)) & self._starts.keys()
             for pid in pids
@@ -123,6 +135,11 @@ class Orphans:
         for pid in decided:
             del self._undecided[pid]
         return [*(pid for pid in self._living if pid in snapshot.processes), *decided], table
+
+    def _jobs_in(self, table: list[Child]) -> set[int]:
+        """Return the children that were started; called after these have been listed."""
+        own = {child.pid for child in table if child.is_own} | ERRANDS.pids()
+        return own.union(*(pids() for pids in self._ushered))
 
     def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
         """Return the runs that an orphan which is met now may belong to."""

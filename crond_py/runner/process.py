@@ -1,7 +1,8 @@
 """The Processes port on Linux: puts the parts of the runner together.
 
-``starters`` has the threads that start processes, ``spawn`` starts one, ``supervisor`` watches
-them all, ``ender`` ends their trees. This file knows what has been asked for and not yet begun.
+``starters`` has the threads that start processes, ``punctual`` what waits for its instant,
+``spawn`` starts one process and ``bursts`` many, ``supervisor`` watches them all, ``ender`` ends
+their trees. This file knows what has been asked for and not yet begun.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from crond_py.clock import instant_of
 from crond_py.errors import CannotStartError
 from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
@@ -28,14 +30,17 @@ from crond_py.ports import (
 )
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.accounts import find_account
+from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
 from crond_py.runner.marks import read_origin
+from crond_py.runner.punctual import MANY, Punctual
 from crond_py.runner.signals import stop_ignoring_signals
-from crond_py.runner.spawn import Refused, Spawned, spawn
-from crond_py.runner.starters import Starters
+from crond_py.runner.spawn import Ready, Refused, Spawned, make_ready, spawn
+from crond_py.runner.starters import PATIENCE_NS, Starters
 from crond_py.runner.subreaper import is_subreaper
 from crond_py.runner.supervisor import Supervisor
+from crond_py.runner.ushers import can_be_ushered
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +73,28 @@ class ProcessRunner:
         self._lock = threading.Lock()
         # What was asked to be started and is not under watch yet, with the stop asked for since.
         self._pending: dict[AttemptKey, signal.Signals | None] = {}
+        # Of these: when they are to be started, until what they need is found, and that.
+        self._instants: dict[AttemptKey, int] = {}
+        self._ready: dict[AttemptKey, Ready] = {}
         self._is_open = False
         self._is_closed = False
         self._keeper = Keeper(clock, sinks)
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
+        self._bursts = Bursts(
+            self._supervisor,
+            clock,
+            started=self._take_over,
+            again=self._start_at,
+            failed=lambda spec, reason: self._fail(spec.key, reason),
+        )
+        can_usher = self._supervisor.takes_children_in and streams is None
+        self._punctual = Punctual(
+            self._starters.put,
+            self._bursts.begin if can_usher else None,
+            clock,
+            are_more_coming=lambda: self._starters.waiting > 0,
+        )
 
     def open(self) -> None:
         """Start the threads. Call it from the main thread, and before any client can connect.
@@ -93,16 +115,29 @@ class ProcessRunner:
             if self._is_closed:
                 return
             self._is_closed = True
-        for spec in self._starters.close():
+        left = self._punctual.close()
+        self._bursts.close(PATIENCE_NS / 1e9)
+        for spec in [*left, *self._starters.close(), *self._punctual.close()]:
             self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
         self._keeper.close()
 
-    def start(self, spec: ProcessSpec) -> None:
-        """Have a process started, after those that were asked for before."""
+    def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
+        """Have a process started, after those that were asked for before.
+
+        With ``at_ns``, an instant of the monotonic clock, it is started then and not earlier; what
+        it needs is looked up at once. Of many of one instant it is told a little later, but with
+        the moment of their start.
+        """
+        self.start_all([(spec, at_ns)])
+
+    def start_all(self, starts: Sequence[tuple[ProcessSpec, int | None]]) -> None:
+        """Have each of these started, with its ``at_ns``, as ``start`` does."""
         with self._lock:
-            self._pending[spec.key] = None
-        self._starters.put(spec)
+            for spec, at_ns in starts:
+                self._pending[spec.key] = None
+                self._instants[spec.key] = at_ns or 0
+        self._starters.put(*(spec for spec, _ in starts))
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.
@@ -116,7 +151,8 @@ class ProcessRunner:
                 self._pending[key] = number
         if not is_pending:
             self._supervisor.stop(key, number)
-        elif self._starters.withdraw(key):  # else a thread has it, and will see
+        elif self._starters.withdraw(key) or self._punctual.withdraw(key):
+            # Else a thread or an usher has it, and it will be seen when it is started.
             self._fail(key, "stopped before it was started")
 
     def survivors(self, identity: str) -> list[Survivor]:
@@ -197,31 +233,88 @@ class ProcessRunner:
         if is_stopped:
             self._fail(spec.key, "stopped before it was started")
             return
+        if self._is_held(spec):
+            return
         token = self._supervisor.start_begins(spec.key)
         try:
             result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):
-                self._watch(spec, result)
+                self._watch(spec, result, self._clock.now())
         finally:
             self._supervisor.start_is_over(token)
         if isinstance(result, Refused):
             self._fail(spec.key, result.reason)
             return
+        self._is_under_watch(spec.key)
+
+    def _is_held(self, spec: ProcessSpec) -> bool:
+        """Find what a start needs whose instant has not come yet, and have it wait for that.
+
+        So does one that is late together with many others.
+        """
         with self._lock:
-            number = self._pending.pop(spec.key)
+            at_ns = self._instants.pop(spec.key, None)
+        if at_ns is None or not self._is_to_be_held(at_ns):
+            return False  # it was held already
+        ready = self._try_to_make_ready(spec)
+        if ready is not None:
+            with self._lock:
+                self._ready[spec.key] = ready
+        if at_ns <= self._clock.monotonic_ns():
+            if not (self._is_to_be_held(at_ns) and can_be_ushered(ready)):
+                return False
+            at_ns = self._punctual.soon()
+        self._punctual.put(spec, ready, at_ns)
+        with self._lock:
+            is_stopped = self._pending.get(spec.key) is not None
+        if is_stopped and self._punctual.withdraw(spec.key):  # it was asked for in between
+            self._fail(spec.key, "stopped before it was started")
+        return True
+
+    def _is_to_be_held(self, at_ns: int) -> bool:
+        if at_ns > self._clock.monotonic_ns():
+            return True
+        return self._punctual.has_ushers and self._starters.waiting >= MANY
+
+    def _try_to_make_ready(self, spec: ProcessSpec) -> Ready | None:
+        try:
+            return make_ready(spec)
+        except Exception:  # the boundary of one run: a fault that stays shows at its start
+            log.exception("could not make run %s ready", spec.tag)
+            return None
+
+    def _start_at(self, spec: ProcessSpec, at_ns: int) -> None:
+        """Have a process started that an usher did not start."""
+        if at_ns > self._clock.monotonic_ns():
+            self._punctual.put(spec, None, at_ns)
+        else:
+            self._starters.put(spec)
+
+    def _take_over(self, spec: ProcessSpec, spawned: Spawned, started_ns: int) -> None:
+        """Take over a process that an usher has started."""
+        with self._lock:
+            self._ready.pop(spec.key, None)
+        self._watch(spec, spawned, instant_of(started_ns))
+        self._is_under_watch(spec.key)
+
+    def _is_under_watch(self, key: AttemptKey) -> None:
+        """Have a process stopped of which that was asked while it was being started."""
+        with self._lock:
+            number = self._pending.pop(key)
         if number is not None:
-            self._supervisor.stop(spec.key, number)
+            self._supervisor.stop(key, number)
 
     def _try_to_spawn(self, spec: ProcessSpec) -> Spawned | Refused:
+        with self._lock:
+            ready = self._ready.pop(spec.key, None)
         try:
-            return spawn(spec, streams=self._streams)
+            return spawn(spec, streams=self._streams, ready=ready)
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
             return Refused("pycron has failed; its log has more")
 
-    def _watch(self, spec: ProcessSpec, spawned: Spawned) -> None:
+    def _watch(self, spec: ProcessSpec, spawned: Spawned, started_at: datetime) -> None:
         """Tell that a process runs, and have it watched."""
-        started_at = self._clock.now()
         try:
             ticks = proctree.start_ticks(spawned.pid)
         except OSError:  # no descriptor to read it with; it is our child, so nobody needs it
@@ -250,6 +343,8 @@ class ProcessRunner:
     def _fail(self, key: AttemptKey, reason: str) -> None:
         with self._lock:
             self._pending.pop(key, None)
+            self._instants.pop(key, None)
+            self._ready.pop(key, None)
         self._tell(StartFailed(key, reason, self._clock.now()))
 
     def _tell(self, event: ProcessEvent) -> None:

@@ -122,6 +122,8 @@ def _find_text_fault(argv: tuple[str, ...], setting: Setting) -> str:
     """Return what keeps texts from being handed to the kernel, or ""."""
     if not argv or not argv[0]:
         return "the command is empty"
+    if _is_fit_for_the_kernel(argv, setting):
+        return ""
     texts = {"the command line": "".join(argv), "the working directory's name": setting.cwd}
     for name, value in setting.env.items():
         shown = printable_line(name)
@@ -136,6 +138,19 @@ def _find_text_fault(argv: tuple[str, ...], setting: Setting) -> str:
         except UnicodeEncodeError:
             return f"a character that UTF-8 has not in {place}"
     return ""
+
+
+def _is_fit_for_the_kernel(argv: tuple[str, ...], setting: Setting) -> bool:
+    """Tell, in one go, whether nothing is at fault with any text."""
+    names = setting.env.keys()
+    if "" in names or "=" in "".join(names):
+        return False
+    everything = "".join((*argv, setting.cwd, *names, *setting.env.values()))
+    try:
+        encode(everything)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in everything
 
 
 # --- the directory, and what is read --------------------------------------------------------------

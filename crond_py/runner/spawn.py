@@ -52,29 +52,68 @@ class Refused:
     reason: str
 
 
-def spawn(spec: ProcessSpec, *, streams: tuple[int, int] | None = None) -> Spawned | Refused:
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A start of which all is found that need not be found at its instant.
+
+    ``spec`` and ``setting`` are those that the process is executed by, which may be without a
+    shell; its output's file is there already, or ``note`` says why not.
+    """
+
+    spec: ProcessSpec
+    setting: Setting
+    program: bytes
+    note: str = ""
+
+
+def make_ready(spec: ProcessSpec) -> Ready | None:
+    """Find what a start needs; None: that is to be found, or told to be missing, when it begins."""
+    if spec.stdin is not None:  # it would be held open
+        return None
+    with suppress(CannotStartError):
+        setting = resolve(spec)
+        for way in _ways(spec, setting):
+            with suppress(CannotStartError), prepare(*way) as prepared:
+                output, note = _open_output(*way)
+                if output is not None:
+                    os.close(output)
+                return Ready(*way, prepared.program, note)
+    return None
+
+
+def spawn(
+    spec: ProcessSpec, *, streams: tuple[int, int] | None = None, ready: Ready | None = None
+) -> Spawned | Refused:
     """Start the process. The caller is the one that waits for it.
 
     With ``streams`` standard output and error go to these descriptors, whatever the spec says.
+    ``ready`` is what was made of the spec a moment ago.
     """
+    if ready is not None:
+        with suppress(CannotStartError):  # if it is still so, that is told below
+            return _start(ready.spec, ready.setting, Prepared(ready.program, None), streams)
     try:
         setting = resolve(spec)
-        if (words := without_shell(spec, setting.env)) is not None:
-            with suppress(CannotStartError):  # then the shell has its own words for it
-                env = {**setting.env, "PWD": physical_directory(setting.cwd)}
-                return _prepare_and_start(
-                    replace(spec, argv=words), replace(setting, env=env), streams
-                )
-        return _prepare_and_start(spec, setting, streams)
+        *without, (spec, setting) = _ways(spec, setting)
+        for way in without:
+            with suppress(CannotStartError), prepare(*way) as prepared:
+                return _start(*way, prepared, streams)
+        with prepare(spec, setting) as prepared:
+            return _start(spec, setting, prepared, streams)
     except CannotStartError as error:
         return Refused(str(error))
 
 
-def _prepare_and_start(
-    spec: ProcessSpec, setting: Setting, streams: tuple[int, int] | None
-) -> Spawned:
-    with prepare(spec, setting) as prepared:
-        return _start(spec, setting, prepared, streams)
+def _ways(spec: ProcessSpec, setting: Setting) -> list[tuple[ProcessSpec, Setting]]:
+    """Return how a spec can be executed: without a shell if it needs none, and as it is.
+
+    Where the first does not work, the shell has its own words for it.
+    """
+    words = without_shell(spec, setting.env)
+    if words is None:
+        return [(spec, setting)]
+    env = {**setting.env, "PWD": physical_directory(setting.cwd)}
+    return [(replace(spec, argv=words), replace(setting, env=env)), (spec, setting)]
 
 
 def _start(

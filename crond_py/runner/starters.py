@@ -58,13 +58,18 @@ class Starters:
             )
             self._relief.start()
 
-    def put(self, spec: ProcessSpec) -> None:
-        """Have a process started, after all that were put before."""
+    def put(self, *specs: ProcessSpec) -> None:
+        """Have processes started, after all that were put before."""
         with self._lock:
-            self._queue.append(spec)
-            self._work.notify()
+            self._queue.extend(specs)
+            self._work.notify(len(specs))
             if len(self._queue) > self._idle and not self._is_watched:
                 self._held_up.notify()
+
+    @property
+    def waiting(self) -> int:
+        """How many starts no thread has taken yet."""
+        return len(self._queue)
 
     def withdraw(self, key: AttemptKey) -> bool:
         """Take back what no thread has taken yet; False where there is no such thing."""

@@ -19,8 +19,8 @@ import resource
 import select
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from crond_py.model import Exit
@@ -91,6 +91,22 @@ class Supervisor:
         """Note that the process is under watch, or that there is none."""
         if self._orphans is not None and self._orphans.start_is_over(token):
             self._ender.look_at(None)
+
+    @property
+    def takes_children_in(self) -> bool:
+        """Whether the children of what we have started become ours when that ends."""
+        return self._orphans is not None
+
+    @contextmanager
+    def ushering(self, pids: Callable[[], set[int]]) -> Iterator[None]:
+        """Take nothing for an orphan that ``pids`` returns, until that is under watch."""
+        if self._orphans is not None:
+            self._orphans.usher_begins(pids)
+        try:
+            yield
+        finally:
+            if self._orphans is not None:
+                self._orphans.usher_is_over(pids)
 
     def hold(self, pid: int) -> int | None:
         """Return a pidfd for a child that was just started, or None where they are short."""

@@ -327,10 +327,22 @@ class FakeProcesses:
         self._crash = crash
         self._mine: dict[AttemptKey, _Watched] = {}
         self._late: list[tuple[int, ProcessEvent]] = []
+        self._planned: dict[AttemptKey, tuple[int, ProcessSpec]] = {}
         self.settled: list[AttemptKey] = []
 
-    def start(self, spec: ProcessSpec) -> None:
+    def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
         """See ports.Processes."""
+        if at_ns is not None and at_ns > self._machine.clock.monotonic_ns():
+            self._planned[spec.key] = (at_ns, spec)
+        else:
+            self._start(spec)
+
+    def start_all(self, starts: Sequence[tuple[ProcessSpec, int | None]]) -> None:
+        """See ports.Processes."""
+        for spec, at_ns in starts:
+            self.start(spec, at_ns=at_ns)
+
+    def _start(self, spec: ProcessSpec) -> None:
         self._crash("before a start")
         machine = self._machine
         name = spec.env["PYCRON_JOB"]
@@ -349,6 +361,10 @@ class FakeProcesses:
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """See ports.Processes."""
+        if self._planned.pop(key, None) is not None:
+            now = self._machine.clock.now()
+            self._report(StartFailed(key, "stopped before it was started", now))
+            return
         watched = self._mine.get(key)
         if watched is None:
             return
@@ -413,8 +429,16 @@ class FakeProcesses:
     # --- for the simulation ---------------------------------------------------------------
 
     def next_word(self) -> int | None:
-        """Return when the next word of a start comes."""
-        return min((time_ns for time_ns, _ in self._late), default=None)
+        """Return when the next start is made, or word of one comes."""
+        return min((time_ns for time_ns, _ in (*self._late, *self._planned.values())), default=None)
+
+    def start_due(self) -> None:
+        """Start what is to be started by now."""
+        now_ns = self._machine.clock.monotonic_ns()
+        for key, (at_ns, spec) in list(self._planned.items()):
+            if at_ns <= now_ns:
+                del self._planned[key]
+                self._start(spec)
 
     def reap(self) -> None:
         """Report what has happened to the processes of ours."""

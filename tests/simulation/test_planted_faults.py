@@ -20,7 +20,6 @@ from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.core import Core
-from crond_py.engine.events import LaunchDue
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
@@ -213,21 +212,31 @@ def cut_off(old: Callable[..., Any]) -> Callable[..., Any]:
 def twice(old: Callable[..., Any]) -> Callable[..., Any]:
     """Ask the runner two times."""
 
-    def start(self: FakeProcesses, spec: Any) -> None:
-        old(self, spec)
-        old(self, spec)
+    def start(self: FakeProcesses, spec: Any, *, at_ns: int | None = None) -> None:
+        old(self, spec, at_ns=at_ns)
+        self._start(spec)
 
     return start
 
 
-def start_late(_old: object) -> Callable[..., None]:
+def start_late(old: Callable[..., Any]) -> Callable[..., None]:
     """Start a second after the claim is written."""
 
-    def launch(self: Starter, active: ActiveRun) -> None:
-        at = self._parts.timekeeper.after(timedelta(seconds=1))
-        self._parts.timers.call_at(at, LaunchDue(active))
+    def start(self: FakeProcesses, spec: Any, *, at_ns: int | None = None) -> None:
+        now_ns = self._machine.clock.monotonic_ns()
+        old(self, spec, at_ns=(at_ns or now_ns) + 1_000_000_000)
 
-    return launch
+    return start
+
+
+def start_early(old: Callable[..., Any]) -> Callable[..., None]:
+    """Start when the claim is written, be it the instant or not."""
+
+    def start(self: FakeProcesses, spec: Any, *, at_ns: int | None = None) -> None:
+        assert at_ns is None or at_ns >= 0
+        old(self, spec)
+
+    return start
 
 
 def one_less_waits(_old: object) -> Callable[..., None]:
@@ -260,7 +269,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
-    "a start that is late": (Starter, "launch", start_late, "P4"),
+    "a start that is late": (FakeProcesses, "start", start_late, "P4"),
+    "a start before its instant": (FakeProcesses, "start", start_early, "P4"),
     # overlap and pools
     "a restart forgets what runs": (Recoverer, "recover", forget_active, "P1 P4 P5"),
     "a run that waits for its retry does not count": (

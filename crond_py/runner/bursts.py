@@ -1,0 +1,145 @@
+"""Has many processes started at one instant by ushers, and takes over what these have started.
+
+The starts are dealt out to as many ushers as are worth it, each waited for by a thread of its own
+that lives as long as that. What an usher has not started, for whatever reason, is handed back.
+What it was just starting when it was killed is looked for among our children, by its brand.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from crond_py.ports import Clock, ProcessSpec
+from crond_py.runner import proctree
+from crond_py.runner.marks import read_marks
+from crond_py.runner.orphans import list_children
+from crond_py.runner.spawn import Ready, Spawned
+from crond_py.runner.supervisor import Supervisor
+from crond_py.runner.ushers import Usher, Ushered
+
+MOST_USHERS: Final = 2
+"""More do not start more, see vfork(2): the kernel has its own locks for that."""
+
+MOST_STARTS: Final = 256
+"""An usher's starts are known of when all are begun, so that is not to take long."""
+
+WORTH_TWO: Final = 64
+
+Held = tuple[ProcessSpec, Ready]
+
+log = logging.getLogger(__name__)
+
+
+class Bursts:
+    """Starts many processes at once, and calls one of three for each.
+
+    ``started`` with a process and when it began, ``again`` with a start that is still to be made,
+    ``failed`` where nobody can tell whether it was made. They must not raise.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        clock: Clock,
+        *,
+        started: Callable[[ProcessSpec, Spawned, int], None],
+        again: Callable[[ProcessSpec, int], None],
+        failed: Callable[[ProcessSpec, str], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._clock = clock
+        self._started = started
+        self._again = again
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+
+    def begin(self, starts: Sequence[Held], at_ns: int) -> None:
+        """Start all of it at an instant of the monotonic clock; returns at once."""
+        ways = min(MOST_USHERS, len(os.sched_getaffinity(0))) if len(starts) >= WORTH_TWO else 1
+        for part in (starts[number::ways] for number in range(ways)):
+            thread = threading.Thread(
+                target=self._run, args=(part, at_ns), name="pycron-usher", daemon=True
+            )
+            with self._lock:
+                self._threads.add(thread)
+            try:
+                thread.start()
+            except Exception as error:  # noqa: BLE001 - the system's limit, or whatever it is
+                log.warning("jobs that are due together are started one by one: %s", error)
+                self._forget(thread)
+                self._hand_back(part, at_ns)
+
+    def close(self, patience_s: float) -> None:
+        """Wait for what goes on, but not for long."""
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(patience_s)
+
+    def _run(self, starts: Sequence[Held], at_ns: int) -> None:
+        try:
+            for first in range(0, len(starts), MOST_STARTS):
+                self._start(starts[first : first + MOST_STARTS], at_ns)
+        finally:
+            self._forget(threading.current_thread())
+
+    def _forget(self, thread: threading.Thread) -> None:
+        with self._lock:
+            self._threads.discard(thread)
+
+    def _start(self, starts: Sequence[Held], at_ns: int) -> None:
+        tokens = [self._supervisor.start_begins(spec.key) for spec, _ in starts]
+        try:
+            self._start_by_usher(starts, at_ns)
+        finally:
+            for token in tokens:
+                self._supervisor.start_is_over(token)
+
+    def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
+        try:
+            usher = Usher([ready for _, ready in starts], at_ns, self._clock)
+        except (OSError, ValueError) as error:
+            log.warning("jobs that are due together are started one by one: %s", error)
+            self._hand_back(starts, at_ns)
+            return
+        try:
+            with self._supervisor.ushering(usher.pids):
+                usher.wait()
+                for (spec, ready), result in zip(starts, usher.results(), strict=True):
+                    try:
+                        self._take(spec, ready, result, at_ns, usher.memory_floor_kb)
+                    except Exception:  # the boundary of one run: the others are taken over
+                        log.exception("run %s was not taken over", spec.tag)
+        finally:
+            usher.close()
+
+    def _hand_back(self, starts: Sequence[Held], at_ns: int) -> None:
+        for spec, _ in starts:
+            self._again(spec, at_ns)
+
+    def _take(
+        self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
+    ) -> None:
+        if result.pid:
+            self._started(spec, Spawned(result.pid, floor_kb, ready.note), result.started_ns)
+        elif not result.is_unknown:
+            self._again(spec, at_ns)
+        elif pid := _find_child(spec):
+            self._started(spec, Spawned(pid, floor_kb, ready.note), self._clock.time_ns())
+        else:
+            self._failed(spec, "what starts jobs was killed, and nobody knows whether this one ran")
+
+
+def _find_child(spec: ProcessSpec) -> int:
+    """Return our child that is the process of a spec, or 0."""
+    for pid in list_children():
+        if read_marks(pid).name(spec.tag, spec.key.number):
+            process = proctree.read_process(pid)
+            if process is not None and process.session == pid:
+                return pid
+    return 0

@@ -1,0 +1,121 @@
+"""A small program that starts many jobs at one instant, each by vfork, and ends.
+
+Started by ``ushers`` a little ahead of the instant: Python's interpreter without the site module,
+this text, and nothing imported but what is built in. It has one thread and does nothing else, so
+neither the daemon's threads nor its size slow the starts, and it can take on a job's user, brand,
+directory and umask itself, between one start and the next; nothing runs between fork and exec.
+
+While it starts a job of another user its real and effective ids are that user's, who could signal
+it then: end or stop it. It is not the daemon, which notices and starts the rest in another way.
+Its saved id stays its own: so it can go back, and nobody may trace it or read its memory.
+
+It is given two descriptors. From the one it reads what to do, marshalled. To the other, a file in
+memory, it writes what became of each start, in a slot of 16 bytes: first a number (0: not begun,
+1: begun, then the pid, or FAILED and the errno), then the wall clock's nanoseconds. When it ends,
+its children become the daemon's, which is their subreaper. Where the daemon has ended it starts
+nothing more.
+"""
+
+import _signal  # type: ignore[import-not-found]  # signal itself would take longer than all else
+import marshal
+import posix
+import resource
+import sys
+import time
+
+SLOT_BYTES = 16
+BEGUN = 1
+FAILED = 1 << 32
+
+_RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
+_TO_APPEND = posix.O_WRONLY | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
+
+
+def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each start
+    """Wait for the instant and start all that is ordered."""
+    for descriptor in (orders, slots):
+        posix.set_inheritable(descriptor, False)
+    daemon, clock, at_ns, starts = marshal.loads(_read(orders))  # noqa: S302 - ours
+    # Python ignores these two, and what is ignored stays so across an exec.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
+    null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
+    own = posix.getresuid(), posix.getresgid(), posix.getgroups()
+    soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
+    remaining_ns = at_ns - time.clock_gettime_ns(clock)
+    if remaining_ns > 0:
+        time.sleep(remaining_ns / 1e9)  # noqa: TID251 - the one thing it waits for
+    for number, (program, argv, env, cwd, umask, output, user, brand) in enumerate(starts):
+        if posix.getppid() != daemon:
+            return
+        place = number * SLOT_BYTES
+        posix.pwrite(slots, BEGUN.to_bytes(8, "little"), place)
+        stream = null
+        try:
+            if output is not None:
+                stream = posix.open(output, _TO_APPEND)
+            _put_brand(soft if brand is None else brand, hard)
+            posix.umask(umask)
+            try:
+                if user is not None:
+                    _become(user)
+                posix.chdir(cwd)
+                pid = posix.posix_spawn(
+                    program,
+                    argv,
+                    env,
+                    file_actions=(
+                        (posix.POSIX_SPAWN_DUP2, null, 0),
+                        (posix.POSIX_SPAWN_DUP2, stream, 1),
+                        (posix.POSIX_SPAWN_DUP2, stream, 2),
+                    ),
+                    setsid=True,
+                    setsigmask=(),
+                )
+            finally:
+                if user is not None:
+                    _return(*own)
+        except OSError as error:
+            told = FAILED + (error.errno or 0)
+        else:
+            told = pid
+        now_ns = time.time_ns()  # noqa: TID251 - clock is of the rest of pycron
+        posix.pwrite(slots, told.to_bytes(8, "little") + now_ns.to_bytes(8, "little"), place)
+        if stream != null:
+            posix.close(stream)
+
+
+def _put_brand(brand: int, hard: int) -> None:
+    try:  # noqa: SIM105 - contextlib takes longer to import than all else
+        resource.setrlimit(_RLIMIT_LOCKS, (brand, hard))
+    except (OSError, ValueError):  # the hard limit does not allow for it: it goes without
+        pass
+
+
+def _become(user: tuple[int, int, list[int]]) -> None:
+    """Take a job's user on, but for the saved ids."""
+    uid, gid, groups = user
+    posix.setgroups(groups)
+    posix.setresgid(gid, gid, -1)
+    posix.setresuid(uid, uid, -1)
+
+
+def _return(uids: tuple[int, int, int], gids: tuple[int, int, int], groups: list[int]) -> None:
+    """Be who it was again; else the process ends, since it would start other jobs as this user."""
+    try:
+        posix.setresuid(*uids)
+        posix.setresgid(*gids)
+        posix.setgroups(groups)
+    except OSError:
+        posix._exit(1)  # noqa: SLF001 - os has it from here
+
+
+def _read(descriptor: int) -> bytes:
+    data = b""
+    while chunk := posix.read(descriptor, 1 << 20):
+        data += chunk
+    return data
+
+
+if __name__ == "__main__":
+    run(int(sys.argv[1]), int(sys.argv[2]))
