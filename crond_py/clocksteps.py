@@ -8,7 +8,7 @@ Steps add up. A clock that was wrong and is right again comes back to a time tha
 for up to somewhere before it left it, and what had its row then is neither run nor missed again.
 So each step of more than three hours leaves a ``PastTime`` in the cursor: how far its time was
 accounted for, and how far the clock is behind it. Once that is three hours or less, it is the old
-time, and readings up to there are passed over.
+time, and the readings that had their account then are passed over.
 
 A restart within one boot of the machine finds by the monotonic clock how far the wall clock was
 set meanwhile, where there is anything to come back to. Without that, and after another boot, a
@@ -42,12 +42,11 @@ def clock_was_set(cursor: Cursor, now: datetime, step: timedelta, clock: ClockRe
 
     It reads ``now``, and stands as ``clock`` says.
     """
-    past = _behind(cursor, step)
-    if abs(step) > NEW_TIME_AFTER:
-        past.append(PastTime(_reached(cursor), -step))
+    older = _behind(cursor, step)
+    left = _left(cursor, step)
     if step < _NOTHING:
         cursor = _rewind(cursor, now, -step)
-    return _passing_over(_remembering(cursor, past, clock), now)
+    return _remembering(_passing_over(cursor, older, now), [*older, *left], clock)
 
 
 def after_restart(
@@ -68,10 +67,7 @@ def after_restart(
 def carried_over(cursor: Cursor, now: datetime, clock: ClockReading) -> PastTimes | None:
     """Return what a job that begins anew keeps of its past times."""
     step = _unseen_step(cursor, now, clock)
-    past = _behind(cursor, step)
-    if abs(step) > NEW_TIME_AFTER:
-        past.append(PastTime(_reached(cursor), -step))
-    return _remembering(cursor, past, clock).past
+    return _remembering(cursor, [*_behind(cursor, step), *_left(cursor, step)], clock).past
 
 
 def _unseen_step(cursor: Cursor, now: datetime, clock: ClockReading) -> timedelta:
@@ -129,22 +125,36 @@ def _behind(cursor: Cursor, step: timedelta) -> list[PastTime]:
     return [replace(each, behind=each.behind - step) for each in times]
 
 
-def _passing_over(cursor: Cursor, now: datetime) -> Cursor:
+def _left(cursor: Cursor, step: timedelta) -> list[PastTime]:
+    """Return the time that a step leaves, where it is far enough for that."""
+    if abs(step) <= NEW_TIME_AFTER:
+        return []
+    since = min(cursor.baseline, cursor.barrier_from or cursor.baseline)
+    return [PastTime(since, _reached(cursor), -step)]
+
+
+def _passing_over(cursor: Cursor, past: Iterable[PastTime], now: datetime) -> Cursor:
     """Take as accounted for what was so before the clock left the time that it is back in."""
-    times = cursor.past.times if cursor.past is not None else ()
-    old_time = [each.until for each in times if each.behind <= NEW_TIME_AFTER]
-    until = max(old_time, default=cursor.accounted_until)
-    if until <= cursor.accounted_until:
-        return cursor
+    for each in past:
+        if each.behind <= NEW_TIME_AFTER and each.until > cursor.accounted_until:
+            cursor = _with_barrier(cursor, each.since, each.until, now)
+    return cursor
+
+
+def _with_barrier(cursor: Cursor, since: datetime, until: datetime, now: datetime) -> Cursor:
+    """Take what is after ``since`` and up to ``until`` as accounted for.
+
+    What is jumped over before that lies before the baseline of the old time, and is not missed.
+    """
     if until <= now:
         return advance(cursor, until)
-    begin = max(cursor.accounted_until, now)
-    return replace(
-        cursor,
-        accounted_until=begin,
-        barrier_from=begin,
-        barrier_until=max(until, cursor.barrier_until or until),
-    )
+    begin = since
+    if since <= now:
+        begin = max(cursor.accounted_until, now)
+        cursor = replace(cursor, accounted_until=begin)
+    if cursor.barrier_from is not None and cursor.barrier_until is not None:
+        begin, until = min(begin, cursor.barrier_from), max(until, cursor.barrier_until)
+    return replace(cursor, barrier_from=begin, barrier_until=until)
 
 
 def _reached(cursor: Cursor) -> datetime:
@@ -155,11 +165,11 @@ def _reached(cursor: Cursor) -> datetime:
 def _remembering(cursor: Cursor, past: Iterable[PastTime], clock: ClockReading) -> Cursor:
     """Return the cursor with its past times, without those that another covers.
 
-    That is one which reaches as far or farther and is met no later.
+    That is one which reaches as far or farther at both ends and is met no later.
     """
     kept: list[PastTime] = []
     for each in sorted(past, key=lambda each: (each.until, -each.behind), reverse=True):
-        if not kept or each.behind < kept[-1].behind:
+        if not any(o.since <= each.since and o.behind <= each.behind for o in kept):
             kept.append(each)
     times = tuple(kept[:MOST_PAST_TIMES])
     return replace(cursor, past=PastTimes(times, clock) if times else None)

@@ -271,9 +271,11 @@ class Run:
 class PastTime:
     """A time that the wall clock showed before it was set by more than three hours.
 
-    It was accounted for up to ``until``, and the clock is ``behind`` it now (negative: ahead).
+    It was accounted for after ``since`` and up to ``until``, and the clock is ``behind`` it now
+    (negative: ahead).
     """
 
+    since: datetime
     until: datetime
     behind: timedelta
 

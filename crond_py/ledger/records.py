@@ -181,7 +181,9 @@ def cursor_row(cursor: Cursor) -> Row:
 def _past_text(past: PastTimes | None) -> str | None:
     if past is None:
         return None
-    times = [(to_us(each.until), each.behind // _MICROSECOND) for each in past.times]
+    times = [
+        (to_us(each.since), to_us(each.until), each.behind // _MICROSECOND) for each in past.times
+    ]
     value = {"times": times, "boot": past.clock.boot_id, "lead": past.clock.lead // _MICROSECOND}
     return json.dumps(value, separators=(",", ":"))
 
@@ -193,7 +195,10 @@ def _to_past(text: str | None) -> PastTimes | None:
         times, boot_id, lead = map(json.loads(text).__getitem__, ("times", "boot", "lead"))
     except LookupError as error:
         raise ValueError(text) from error
-    past = (PastTime(from_us(until), _MICROSECOND * behind) for until, behind in times)
+    past = (
+        PastTime(from_us(since), from_us(until), _MICROSECOND * behind)
+        for since, until, behind in times
+    )
     return PastTimes(tuple(past), ClockReading(str(boot_id), _MICROSECOND * lead))
 
 

@@ -174,7 +174,7 @@ def test_any_job_name_is_kept(ledger: Ledger, reader: LedgerReader, job: str) ->
 def test_instants_are_exact(ledger: Ledger, reader: LedgerReader, instant: datetime) -> None:
     """Every instant that Python knows comes back to the microsecond, in UTC."""
     past = PastTimes(
-        (PastTime(instant, timedelta.max),), ClockReading("boot", -timedelta.resolution)
+        (PastTime(instant, instant, timedelta.max),), ClockReading("boot", -timedelta.resolution)
     )
     cursor = Cursor("backup", "f", 0, instant, instant, past=past)
     whole = Claim("backup", 0, instant, Cause.SCHEDULE, State.QUEUED, instant)

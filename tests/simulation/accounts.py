@@ -175,7 +175,7 @@ class Accounts:
         self._enter_rows(now)
         for name, segment in self.open.items():
             self._check(name, segment)
-            self.again.reaches(name, segment.until)
+            self.again.reaches(name, segment.after, segment.until)
         self._look_ahead(status, now, cursors)
         self._look_at_startups()
         self.unsettled.clear()
@@ -232,16 +232,24 @@ class Accounts:
 
     def _is_passed_over(self, name: str, segment: Segment) -> bool:
         """Tell whether a step has led back to an older time, which had its account."""
-        until = self.again.passed_over(name) if self.world.steps else None
-        return until is not None and until > segment.until
+        if not self.world.steps:
+            return False
+        over = self.again.passed_over(name)
+        return name in self.again.unknown or (over is not None and over.until > segment.until)
 
     def _begin_after_step(self, job: Job, cursor: Cursor, now: datetime) -> None:
         """Begin a segment in a new time, or where an older one that it is back in had ended."""
-        until = self.again.passed_over(job.name)
-        is_back = until is not None and until > cursor.baseline
-        self._begin(job, cursor, now, after=until + AHEAD if until and is_back else None)
+        over = self.again.passed_over(job.name)
         is_plain = [was_up for _, _, was_up in self.world.steps] == [True]
-        if not is_plain and (is_back or len(self.world.steps) > 1):
+        is_told = is_plain and job.name not in self.again.unknown
+        if over is None or over.until <= cursor.baseline:
+            self._begin(job, cursor, now)
+        elif is_told and over.since <= cursor.baseline:
+            self._begin(job, cursor, now, after=over.until + AHEAD)
+        else:
+            is_told = False
+            self._begin(job, cursor, now)
+        if not is_told:
             self.open[job.name].is_sure = False
 
     def _follow_elapsed(self, job: Job, segment: Segment, cursor: Cursor, now: datetime) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import AfterTrigger, AtTrigger, Job, StartupTrigger
@@ -28,6 +28,7 @@ NEW_TIME = timedelta(hours=3)
 class Reached:
     """How far a job was accounted for when the clock stood at a skew."""
 
+    since: datetime
     until: datetime
     skew: timedelta
 
@@ -36,6 +37,7 @@ class Reached:
 class Again:
     """What has been run of each job, and how the clock stood then.
 
+    ``unknown`` are jobs of which no look has told how far they were when the clock was set.
     ``far`` is how far the clock has been set in steps of more than three hours alone: smaller ones
     may come to as much together, and nobody is asked to add them up.
     """
@@ -46,6 +48,7 @@ class Again:
     )
     past: dict[str, list[Reached]] = field(default_factory=lambda: defaultdict(list))
     present: dict[str, Reached] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
     far: timedelta = timedelta(0)
     boots: int = 1
     is_unseen: bool = False
@@ -57,7 +60,8 @@ class Again:
     def _stepped(self, step: timedelta, was_seen: bool) -> None:
         if abs(step) > NEW_TIME:
             for name, reached in self.present.items():
-                self.past[name].append(Reached(reached.until, reached.skew))
+                self.past[name].append(replace(reached))
+            self.unknown |= self.world.in_force.keys() - self.present.keys()
             self.far += step
         if not was_seen:
             self.is_unseen = True
@@ -93,15 +97,15 @@ class Again:
 
     # --- for the accounts -----------------------------------------------------------------
 
-    def reaches(self, name: str, until: datetime) -> None:
+    def reaches(self, name: str, since: datetime, until: datetime) -> None:
         """Note how far a job is accounted for as the clock stands."""
-        self.present[name] = Reached(until, self.world.clock.skew)
+        self.present[name] = Reached(since, until, self.world.clock.skew)
 
-    def passed_over(self, name: str) -> datetime | None:
-        """Return up to where a job needs no account, for it had one before the clock left."""
+    def passed_over(self, name: str) -> Reached | None:
+        """Return which stretch of a job needs no account, for it had one before the clock left."""
         skew = self.world.clock.skew
-        back = [each.until for each in self.past[name] if each.skew - skew <= NEW_TIME]
-        return max(back, default=None)
+        back = [each for each in self.past[name] if each.skew - skew <= NEW_TIME]
+        return max(back, key=lambda each: each.until, default=None)
 
 
 def _is_at_readings(job: Job) -> bool:

@@ -319,7 +319,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "a clock that is right again is a new one": (
         clocksteps,
         "_passing_over",
-        lambda _: lambda cursor, _now: cursor,
+        lambda _: lambda cursor, _past, _now: cursor,
         "P1 P2",
     ),
     "a clock that was set while nobody looked": (

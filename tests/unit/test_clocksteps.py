@@ -173,6 +173,28 @@ def test_right_again_repeats_nothing(wrong: timedelta, restarts: bool) -> None:
         assert machine.next_due == machine.now.replace(second=0) + MINUTE
 
 
+def test_set_forward_over_what_never_was() -> None:
+    """P1: readings before the baseline that a small step has led back to are missed, not lost."""
+    for wrong in (YEARS, 4 * HOUR):
+        machine = Machine(running_for=NOTHING)
+        machine.set(-HOUR)
+        machine.set(wrong)
+        assert machine.next_due == NOON - 59 * MINUTE
+
+
+def test_right_again_before_the_baseline_uses_what_never_was() -> None:
+    """P1: the old time began at noon; what its readings before that make due has not been."""
+    machine = Machine(running_for=NOTHING)
+    machine.set(YEARS)
+    machine.set(-YEARS - HOUR)
+    assert machine.next_due == NOON - 59 * MINUTE
+    machine = Machine(running_for=NOTHING)
+    machine.lives(20 * MINUTE)
+    machine.set(-8 * HOUR)
+    machine.set(8 * HOUR)
+    assert machine.next_due == NOON + 21 * MINUTE  # nothing before a baseline was missed
+
+
 def test_not_quite_right_again_repeats_nothing() -> None:
     """P2: a clock that is an hour behind in the end was set back by an hour."""
     for wrong in (-8 * HOUR, YEARS):
@@ -282,6 +304,10 @@ def test_past_times_are_as_the_clock_is_behind_them() -> None:
     """What stands in the cursor: how far it got, and how far the clock is behind that."""
     machine = Machine(running_for=10 * HOUR)
     machine.set(-8 * HOUR)
-    assert machine.cursor.past == PastTimes((PastTime(NOON, 8 * HOUR),), machine.clock)
+    assert machine.cursor.past == PastTimes(
+        (PastTime(NOON - 10 * HOUR, NOON, 8 * HOUR),), machine.clock
+    )
     machine.set(HOUR)
-    assert machine.cursor.past == PastTimes((PastTime(NOON, 7 * HOUR),), machine.clock)
+    assert machine.cursor.past == PastTimes(
+        (PastTime(NOON - 10 * HOUR, NOON, 7 * HOUR),), machine.clock
+    )

@@ -203,9 +203,9 @@ def test_nonsense_in_a_row_is_damage(
         (1 << 62, None),
         (0, "nonsense"),
         (0, "[1]"),
-        (0, '{"times": [[0, 0]]}'),
+        (0, '{"times": [[0, 0, 0]]}'),
         (0, '{"times": [[0]], "boot": "", "lead": 0}'),
-        (0, '{"times": [[0, 1e99]], "boot": "", "lead": 0}'),
+        (0, '{"times": [[0, 0, 1e99]], "boot": "", "lead": 0}'),
     ],
 )
 def test_nonsense_in_a_cursor_is_damage(
