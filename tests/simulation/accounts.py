@@ -229,6 +229,15 @@ class Accounts:
             self._begin_after_step(job, cursor, now)
         else:
             segment.read(cursor.baseline, now)
+            self._doubt_overlaps(name, segment)
+
+    def _doubt_overlaps(self, name: str, segment: Segment) -> None:
+        """Where readings of an earlier stretch come again, which has a row nobody can tell."""
+        for each in self.closed[name]:
+            if each.end is None or each.era != segment.era:
+                continue
+            if each.end > segment.after - AHEAD:
+                each.is_sure = segment.is_sure = False
 
     def _is_passed_over(self, name: str, segment: Segment) -> bool:
         """Tell whether a step has led back to an older time, which had its account."""
@@ -313,9 +322,7 @@ class Accounts:
         if since is not None and is_plain and cursor.baseline < since - AHEAD:
             text = f"it is accounted for from {cursor.baseline}, and came into force after {since}"
             self._breach(text, name)
-        for each in self.closed[name]:
-            if each.era == new.era and each.end is not None and each.end > new.after - AHEAD:
-                each.is_sure = new.is_sure = False
+        self._doubt_overlaps(name, new)
         if is_one_off and self.closed[name]:
             new.is_sure = False
         self.open[name] = new

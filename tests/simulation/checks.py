@@ -191,9 +191,11 @@ class Inspector:
         return run is not None and run.state is State.RUNNING
 
     def _is_open(self, tree: Tree) -> bool:
-        """Whether the ledger has no outcome of the attempt yet."""
+        """Whether the ledger has no outcome of the attempt yet; what it has forgotten had one."""
         attempt = self._attempt(tree.key)
-        return attempt is None or attempt.outcome is None
+        if attempt is None:
+            return self.world.ledger.run(tree.key.run_id) is not None
+        return attempt.outcome is None
 
     def _attempt(self, key: AttemptKey) -> Attempt | None:
         run = self.world.ledger.run(key.run_id)
