@@ -100,7 +100,7 @@ bench: $(VENV)/.stamp-dev
 	    $(if $(PEERS),--peers "$(PEERS)") $(if $(OUT),--out "$(OUT)")
 
 bench-parts: $(VENV)/.stamp-dev
-	@for each in beside ledger schedule scheduler spawn; do \
+	@for each in beside ledger schedule scheduler spawn tasks; do \
 	    echo "== $$each"; $(BIN)/python -m "tests.benchmarks.parts.$$each"; done
 
 # --- packages ----------------------------------------------------------------------------------

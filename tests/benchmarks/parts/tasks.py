@@ -1,7 +1,7 @@
 """How long it takes to claim the next hundred tasks, of few and of many that are stored.
 
-    python tests/benchmarks/bench_tasks_ledger.py [--few 10000] [--many 1000000] [--rounds 40]
-                                                  [--same-due] [--dir DIR]
+    python -m tests.benchmarks.parts.tasks [--few 10000] [--many 1000000] [--rounds 40]
+                                         [--same-due] [--dir DIR]
 
 Each of the two ledgers is the daemon's, filled by handing in a thousand tasks at a time, due in
 random order within a day or (--same-due) all at one instant. A round asks each for the next
