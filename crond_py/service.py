@@ -14,6 +14,13 @@ clock watch, control socket, READY. The stop goes the other way round.
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Until it is caught an interrupt ends the process, as SIGTERM does. As a KeyboardInterrupt it
+    # could come in a callback of the import system, and be lost.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 if __name__ == "__main__":
     from crond_py.lean import put_off_modules
 
@@ -22,7 +29,6 @@ if __name__ == "__main__":
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence

@@ -22,6 +22,10 @@ def main() -> None:
         # A hangup means "read the crontab again", also to a daemon that has hardly begun; what
         # ignores it is inherited by the service, which sets its own handler.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            # An interrupt ends what has not begun. As a KeyboardInterrupt it can be lost: in a
+            # callback of the import system, or with this program when the service takes its place.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     from crond_py.cli.app import run_app  # noqa: PLC0415 - nothing may come before the signal
 
     sys.exit(run_app(sys.argv[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -81,10 +82,11 @@ def test_a_log_in_the_background_is_not_lost(become: list[list[str]], tmp_path: 
 
 @pytest.fixture
 def hangup() -> Iterator[None]:
-    """Put the disposition of SIGHUP back afterwards."""
-    before = signal.getsignal(signal.SIGHUP)
+    """Put the dispositions of signals back afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, disposition in before.items():
+        signal.signal(number, disposition)
 
 
 @pytest.mark.usefixtures("hangup")
@@ -136,3 +138,39 @@ def test_a_second_daemon_does_not_start(tmp_path: Path) -> None:
         done = pycron("run", env=env, check=1)
         assert str(process.pid) in done.stderr
         assert json.loads(pycron("status", "--json", env=env).stdout)["pid"] == process.pid
+
+
+_INTERRUPTS = """
+import os, signal, sys
+
+def look(event, details):
+    if event == "import" and details[0] == "{module}":
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(look)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "program"),
+    [
+        ("crond_py.cli.app", "from crond_py.cli import main; main()"),
+        ("crond_py.engine.core", None),
+    ],
+    ids=["command", "service"],
+)
+def test_interrupt_before_anything_has_begun(
+    module: str, program: str | None, tmp_path: Path
+) -> None:
+    """A Ctrl-C while pycron is still being loaded ends it at once, and in silence."""
+    (tmp_path / "sitecustomize.py").write_text(_INTERRUPTS.format(module=module))
+    code = ["-c", program, "run"] if program else ["-m", "crond_py.service", "{}"]
+    ended = subprocess.run(
+        [sys.executable, *code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")

@@ -76,6 +76,7 @@ def test_nothing_grows(daemon: Daemon, bell: Bell, turns: int, period_s: int) ->
     """
     turn = _turn(period_s)
     daemon.start(mix(is_enabled=False, workers=MANY).text + turn)
+    bell.wait()  # a start at its instant has what it needs for good
     daemon.cli("trigger", "turn", "--wait", "--force")
     idle = _look(daemon.pid)
     mixture = mix(workers=MANY)
