@@ -137,6 +137,9 @@ def wrong_at_end(world: World) -> Iterator[Wrong]:
 
 def _wrong_rows(world: World, first: Task, task: Task, rows: list[Run]) -> Iterator[Wrong]:
     name = task.job
+    is_to_come = task.lane.scale is Scale.WALL and task.due > world.clock.now()
+    if task.ended_at is None and is_to_come and not rows:
+        return  # the clock was years ahead when it was handed in, and is right again
     if task.ended_at is None:
         yield "P1", "it has never ended", name
     if any(run.cause not in _PLANNED for run in rows):
