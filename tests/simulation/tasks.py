@@ -86,9 +86,10 @@ def wrong_now(world: World) -> Iterator[Wrong]:
         if task is None:
             yield "P1", "the ledger does not know it", state.job.name
             continue
-        runs = sum(map(_waits, [*state.queued, *state.active]))
-        waiting[task.lane] += runs
-        tasks[task.lane] += runs > 0  # one may have many to make up for
+        runs = list(filter(_waits, [*state.queued, *state.active]))
+        waiting[task.lane] += len(runs)
+        # One may have many to make up for; and one that was cut short waits again.
+        tasks[task.lane] += any(active.attempt is None for active in runs)
     for lane, number in tasks.items():
         if number > MOST_WAITING:
             yield "P4", f"{number} tasks of {lane} wait in memory", ""
@@ -96,7 +97,7 @@ def wrong_now(world: World) -> Iterator[Wrong]:
 
 
 def _waits(active: ActiveRun) -> bool:
-    return active.stage in {Stage.BEHIND, Stage.SLOT} and active.attempt is None
+    return active.stage in {Stage.BEHIND, Stage.SLOT}
 
 
 def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> Iterator[Wrong]:
