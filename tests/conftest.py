@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, settings
 # A deadline would make tests depend on the machine's speed, and so would a limit on drawing.
 settings.register_profile("pycron", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pycron")
+
+# A script that has put the tests into the background has them ignore an interrupt, and with them
+# all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

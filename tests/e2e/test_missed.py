@@ -218,6 +218,8 @@ def test_eight_hours_back(daemon: Daemon, clock: WallClock) -> None:
     since = log.events.index(log.wait("the clock was set back"))
     for job in ("cron", "beat", "minute"):
         started = log.wait("run started", job=job, since=since + 1)
+        if started["due"] > "2026-03-02T16:":  # it was claimed just ahead of the step
+            started = log.wait("run started", job=job, count=2, since=since + 1)
         assert started["due"].startswith("2026-03-02T08:0"), started
     log.wait("run started", job="cron", count=3, since=since)
     daemon.stop()
