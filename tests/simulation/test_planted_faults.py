@@ -18,7 +18,6 @@ from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
-from crond_py.engine.attendance import Attendance
 from crond_py.engine.core import Core
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.outbox import Outbox
@@ -322,12 +321,6 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         lambda _: lambda cursor, _past, _now: cursor,
         "P1 P2",
     ),
-    "a clock that was set while nobody looked": (
-        clocksteps,
-        "_unseen_step",
-        lambda _: lambda cursor, now, _clock: min(timedelta(0), now - cursor.accounted_until),
-        "P1 P2",
-    ),
     "a job that is removed is not forgotten": (Agenda, "forget", nothing, "P1"),
     "a fixed delay never begins": (Agenda, "job_idle", nothing, "P1"),
     # submitted tasks
@@ -340,8 +333,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         "P4",
     ),
     "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
-    "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P6"),
-    "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
+    "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
     # stop, and what is kept
     "everything is left at a stop": (
         ActiveRun,
@@ -356,16 +348,26 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
 }
 
 
+TRIED_FIRST = {
+    "a clock that is right again is a new one": 381,
+    "a job that is removed is not forgotten": 263,
+    "retries begin while the daemon stops": 116,
+}
+"""A history that has caught a fault that few do; it only saves the time to find one."""
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken engine does not get through the histories, and it is said what it breaks."""
     owner, attribute, make, promises = FAULTS[name]
     monkeypatch.setattr(owner, attribute, make(getattr(owner, attribute)))
     with pytest.raises(HistoryFailedError) as caught:
-        _play_all()
+        _play_all(TRIED_FIRST.get(name))
     assert caught.value.promise in promises.split()
 
 
-def _play_all() -> None:
+def _play_all(first: int | None) -> None:
+    if first is not None:
+        play(first)
     for seed in range(ENOUGH_SEEDS):
         play(seed)
