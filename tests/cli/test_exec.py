@@ -129,12 +129,19 @@ def test_env_prints_what_exec_gives(report_env: dict[str, str], job: str) -> Non
     assert record["cwd"] in ran
 
 
+def _without_libc(line: str) -> str:
+    """Leave out signals 32 and 33, which glibc ignores in what it starts if it uses them itself."""
+    name, _, mask = line.partition(":\t")
+    return f"{name} {int(mask, 16) & ~(0b11 << 31):x}" if name == "SigIgn" else line
+
+
 def test_the_shell_has_the_environment_of_the_job(report_env: dict[str, str]) -> None:
     """With --shell the same commands, typed, tell the same of everything but the session."""
 
     def comparable(text: str) -> list[str]:
         lines = text.splitlines()
-        return [line for line in lines if not line.startswith(("leads", "terminal", "_=", "pipe"))]
+        unlike = ("leads", "terminal", "_=", "pipe")
+        return [_without_libc(line) for line in lines if not line.startswith(unlike)]
 
     for job in ("plain", "full"):
         ran = pycron("exec", job, env=report_env).stdout
