@@ -180,11 +180,15 @@ class Agenda:
         """Let nothing that falls from now on count as missed; a one-off stays done for ever."""
         self._save(state, _removed(state.cursor))
 
-    def forget_stored(self, cursor: Cursor) -> None:
-        """Forget a job that was removed while the daemon was down."""
+    def forget_stored(self, cursor: Cursor) -> Cursor:
+        """Forget a job that was removed while the daemon was down; return its cursor from now on.
+
+        Should the job come back while a run of it still goes on, the ledger and we agree on that.
+        """
         removed = _removed(cursor)
         if removed != cursor:
             self._parts.outbox.write(SetCursor(removed))
+        return removed
 
     def _cursor_for(
         self, job: Job, stored: Cursor | None, now: datetime, *, at_start: bool

@@ -100,9 +100,9 @@ class Core:
             state.last = last.get(job.name)
         self._chains.set_jobs(self._register.states.values())
         task_cursor = cursors.pop(TASKS, None)
-        for name, cursor in cursors.items():
+        for name, cursor in list(cursors.items()):
             if name not in crontab.jobs:
-                self._agenda.forget_stored(cursor)
+                cursors[name] = self._agenda.forget_stored(cursor)
                 self._retention.note_removed(name)
         Recoverer(
             self._parts,

@@ -18,6 +18,7 @@ from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.attendance import Attendance
 from crond_py.engine.core import Core
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.outbox import Outbox
@@ -333,6 +334,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         "P4",
     ),
     "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
+    "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
     # stop, and what is kept
     "everything is left at a stop": (
@@ -349,6 +351,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
 
 
 TRIED_FIRST = {
+    "elapsed time follows the clock": 1141,
     "a clock that is right again is a new one": 381,
     "a job that is removed is not forgotten": 263,
     "retries begin while the daemon stops": 116,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from crond_py.crontab.model import AtTrigger, CronTrigger, Job, Pool
+from crond_py.crontab.summary import fingerprint
 from crond_py.model import Missed, Overlap
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
@@ -83,3 +84,17 @@ def test_a_one_off_that_was_removed_and_comes_back_stays_done(machine_with: Mach
         world.pass_time(MINUTE)
     assert len(world.machine.trees) == 1
     assert outcomes(world) == ["succeeded"]
+
+
+def test_a_one_off_that_is_put_back_beside_its_run_is_in_force(machine_with: MachineWith) -> None:
+    """P1: the ledger and the daemon agree on whether a job is in force."""
+    once = Job("a", AtTrigger(datetime(2026, 3, 28, 22, 1, tzinfo=UTC)), "true")
+    world = machine_with(once, lasts=60 * MINUTE)
+    world.pass_time(2 * MINUTE)
+    world.kill_daemon()
+    world.jobs = {}
+    world.boot_daemon()
+    assert world.ledger.cursors()["a"].fingerprint != fingerprint(once)
+    reload(world, once)
+    assert world.ledger.cursors()["a"].fingerprint == fingerprint(once)
+    assert outcomes(world) == ["running"]
