@@ -54,6 +54,7 @@ run: $(VENV)/.stamp-run
 	@if $(BIN)/pycron status --state-dir $(STATE) >/dev/null 2>&1; then \
 	    echo "make run goes on in another terminal already; end that one first"; exit 1; fi
 	@rm -rf $(STATE)
+	@mkdir -p $(dir $(STATE))
 	@echo
 	@echo "pycron runs the jobs of examples/quickstart.toml. Ctrl-C ends it (twice: at once)."
 	@echo "Its state is thrown away by the next make run. Look at it from another terminal:"

@@ -187,13 +187,12 @@ def find_survivors(identity: str) -> list[Survivor]:
 
 def is_ending(pid: int) -> bool:
     """Return whether a process that still shows has its end behind it or SIGKILL before it."""
-    fields = (procfile.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
-    if not fields or int(fields[6]) & _PF_EXITING:  # field 9
-        return True
+    # In the order in which they come: a signal no longer waits once the process acts on it.
     for line in (procfile.read(f"/proc/{pid}/status") or b"").splitlines():
         if line.startswith((b"SigPnd:", b"ShdPnd:")) and int(line.split()[1], 16) & _SIGKILL_BIT:
             return True
-    return False
+    fields = (procfile.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
+    return not fields or bool(int(fields[6]) & _PF_EXITING)  # field 9
 
 
 def name_of(pid: int) -> str:

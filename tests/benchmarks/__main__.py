@@ -37,6 +37,7 @@ def build_programs() -> Path:
     if any(character in str(STORE) for character in " \t\n'\"\\$"):
         raise NotObtainedError(f"commands with {STORE} in them would need quotes")
     STORE.mkdir(parents=True, exist_ok=True)
+    STORE.parent.chmod(0o755)  # jobs of other users are to get there, too
     for name, flags in (("tick", ["-static"]), ("limit", [])):
         source = PROGRAMS / f"{name}.c"
         run([compiler, "-O2", *flags, "-o", STORE / name, source], STORE)

@@ -381,10 +381,12 @@ def test_deleted_while_it_runs(daemon: Daemon, what: str) -> None:
 def test_another_daemon_was_quicker(daemon: Daemon, tmp_path: Path) -> None:
     """A daemon whose state was deleted leaves it to another that has begun there since (P2)."""
     log = daemon.start(QUICK)
+    daemon.signal(signal.SIGSTOP)  # else it may begin there again itself
     shutil.rmtree(daemon.state)
     other = Daemon(tmp_path, daemon.command)
     try:
         other.start()
+        daemon.signal(signal.SIGCONT)
         with closing(open_reader(daemon.ledger)) as ledger:
             identity = ledger.identity
         daemon.signal(signal.SIGTERM)

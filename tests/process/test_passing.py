@@ -202,16 +202,16 @@ def test_another_daemon_goes_on_where_the_first_has_left_off(
     streaming: Harness, sink: Sink
 ) -> None:
     """P5: across a restart no line is passed on twice, and none is forgotten."""
-    gate = streaming.fifo("gate")
+    gate, other = streaming.fifo("gate"), streaming.fifo("other")
     output = output_of(streaming)
-    command = f"echo one; read x <{gate}; echo two; read x <{gate}; echo three"
+    command = f"echo one; read x <{gate}; echo two; read x <{other}; echo three"
     spec = streaming.spec(command, output=output)
     streaming.runner.start(spec)
     streaming.started(spec.key)
     assert sink.next(1) == ["one"]
     streaming.runner.close()
     gate.write_text("go\n")
-    with gate.open("w"):  # it waits here again, so it has printed
+    with other.open("w"):  # it waits here, so it has printed
         streaming.runner = ProcessRunner(
             streaming._queue.put, SystemClock(), sinks={OutputMode.STREAM: sink}
         )
