@@ -436,7 +436,7 @@ class Agenda:
 
     def _readings_change(self, state: JobState, now: datetime, step: timedelta) -> None:
         """Account for a step of the clock in a job that is due at its readings."""
-        before = state.cursor
+        before = self._up_to(state, now - step)
         if not isinstance(state.job.trigger, AtTrigger):  # which comes once, whatever it reads
             cursor = clock_was_set(before, now, step, self._clock())
             self._save(state, cursor, is_durable=cursor.past is not None)
@@ -445,6 +445,15 @@ class Agenda:
         if state.next_due <= now - LATE:
             self._tell_passed_over(state, before, now)
             self._settle(state, now, WAS_SET_FORWARD)
+
+    def _up_to(self, state: JobState, reading: datetime) -> Cursor:
+        """Return the cursor as far as all is accounted for at a reading of the clock.
+
+        It stands at the job's last occurrence, and nothing was due since.
+        """
+        if not state.is_live or state.next_due is None or state.next_due <= reading:
+            return state.cursor
+        return advance(state.cursor, max(state.cursor.accounted_until, reading))
 
     def _tell_passed_over(self, state: JobState, before: Cursor, now: datetime) -> None:
         """Say how often the job is not run now because it was accounted for before a step back."""

@@ -70,6 +70,23 @@ def test_an_aligned_interval_runs_on_the_grid() -> None:
     assert starts(world) == dues(world) == [15 * MINUTE, 30 * MINUTE, 45 * MINUTE]
 
 
+def test_what_had_its_row_is_not_missed_once_the_clock_was_set_back_two_times() -> None:
+    """P1: the quarters of which one came between the two steps have one row each."""
+    world = world_of(QUARTERS, missed=Missed.SKIP)
+    world.set_clock(-5 * MINUTE)
+    world.pass_time(5 * MINUTE)
+    assert dues(world) == [timedelta(0)]
+    world.set_clock(-HOUR)
+    world.drain()
+    world.kill_daemon()
+    world.set_clock(2 * HOUR)
+    world.boot_daemon()
+    world.drain()
+    missed, full_hour = rows(world)
+    assert (missed.outcome, missed.due - BEGIN) == (Outcome.MISSED, -45 * MINUTE)
+    assert (missed.count, full_hour.due) == (7, BEGIN)  # three before it and four after it
+
+
 def test_an_aligned_interval_stays_on_the_grid_when_the_clock_is_set_forward() -> None:
     """P1: as with cron: what was jumped over is missed, and the next one is on the new clock."""
     world = world_of(QUARTERS, missed=Missed.SKIP)
