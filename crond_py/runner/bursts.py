@@ -70,9 +70,8 @@ class Bursts:
             try:
                 thread.start()
             except Exception as error:  # noqa: BLE001 - the system's limit, or whatever it is
-                log.warning("jobs that are due together are started one by one: %s", error)
                 self._forget(thread)
-                self._hand_back(part, at_ns)
+                self._do_without(part, at_ns, error)
 
     def close(self, patience_s: float) -> None:
         """Wait for what goes on, but not for long."""
@@ -103,12 +102,16 @@ class Bursts:
     def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
         try:
             usher = Usher([ready for _, ready in starts], at_ns, self._clock)
-        except (OSError, ValueError) as error:
-            log.warning("jobs that are due together are started one by one: %s", error)
-            self._hand_back(starts, at_ns)
+        except OSError as error:
+            self._do_without(starts, at_ns, error)
             return
         try:
             with self._supervisor.ushering(usher.pids):
+                try:
+                    usher.begin()
+                except (OSError, ValueError) as error:
+                    self._do_without(starts, at_ns, error)
+                    return
                 usher.wait()
                 for (spec, ready), result in zip(starts, usher.results(), strict=True):
                     try:
@@ -117,6 +120,10 @@ class Bursts:
                         log.exception("run %s was not taken over", spec.tag)
         finally:
             usher.close()
+
+    def _do_without(self, starts: Sequence[Held], at_ns: int, error: Exception) -> None:
+        log.warning("jobs that are due together are started one by one: %s", error)
+        self._hand_back(starts, at_ns)
 
     def _hand_back(self, starts: Sequence[Held], at_ns: int) -> None:
         for spec, _ in starts:

@@ -62,25 +62,34 @@ def can_be_ushered(ready: Ready | None) -> bool:
 class Usher:
     """One usher and the starts that it is given; each method is called by one thread but ``pids``.
 
-    ``memory_floor_kb`` is what its children's peak memory is told to be at least.
+    ``memory_floor_kb`` is what its children's peak memory is told to be at least. Making it raises
+    OSError.
     """
 
     def __init__(self, starts: Sequence[Ready], at_ns: int, clock: Clock) -> None:
-        self._number = len(starts)
+        self._starts = starts
         self._at_ns = at_ns
         self._clock = clock
-        self._slots = os.memfd_create("pycron-starts", os.MFD_CLOEXEC)
         self._pid = 0
         self.memory_floor_kb = 0
+        self._slots = os.memfd_create("pycron-starts", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(self._slots, usher.SLOT_BYTES * self._number)
-            self._begin(starts)
+            os.ftruncate(self._slots, self._size)
         except BaseException:
             os.close(self._slots)
             raise
 
-    def _begin(self, starts: Sequence[Ready]) -> None:
-        orders = (os.getpid(), MONOTONIC, self._at_ns, [_order(ready) for ready in starts])
+    @property
+    def _size(self) -> int:
+        return usher.SLOT_BYTES * len(self._starts)
+
+    def begin(self) -> None:
+        """Start it. Raises OSError, or ValueError where its orders cannot be put into bytes.
+
+        It may have done its work and ended before this returns, so somebody has to know by then
+        that what it starts is no orphan.
+        """
+        orders = (os.getpid(), MONOTONIC, self._at_ns, [_order(each) for each in self._starts])
         descriptor = hold(marshal.dumps(orders), "pycron-orders")
         try:
             argv = (sys.executable, "-I", "-S", "-c", _TEXT, str(descriptor), str(self._slots))
@@ -103,7 +112,7 @@ class Usher:
 
     def results(self) -> list[Ushered]:
         """Return what has become of each start by now."""
-        data = os.pread(self._slots, usher.SLOT_BYTES * self._number, 0)
+        data = os.pread(self._slots, self._size, 0)
         return [_result(data, place) for place in range(0, len(data), usher.SLOT_BYTES)]
 
     def wait(self) -> None:
@@ -118,7 +127,7 @@ class Usher:
             poll.register(pidfd, select.POLLIN)
             before: bytes | None = None
             while not poll.poll(self._patience_ms()):
-                now = os.pread(self._slots, usher.SLOT_BYTES * self._number, 0)
+                now = os.pread(self._slots, self._size, 0)
                 if now == before:
                     log.warning("what starts jobs does not get on, and is replaced")
                     with suppress(ProcessLookupError):

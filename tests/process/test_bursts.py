@@ -8,7 +8,7 @@ import pwd
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from crond_py.clock import EPOCH, MONOTONIC, SystemClock
 from crond_py.model import Leftovers, Limits
 from crond_py.ports import Ended, LeftOver, ProcessSpec, Started, StartFailed
 from crond_py.runner import procfile, usher
+from crond_py.runner.errands import Errands
 from crond_py.runner.marks import brand_for
 from crond_py.runner.spawn import make_ready
 from crond_py.runner.ushers import Ushered, _result, can_be_ushered
@@ -216,6 +217,26 @@ def test_an_usher_that_is_killed_or_stopped_costs_no_start(
         assert len(harness.told(spec.key)) == 2
 
 
+def test_an_usher_that_is_through_at_once_costs_no_exit(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what it has started is ours before we know of it, and is not taken for an orphan."""
+    begin = Errands.begin
+
+    def begin_and_end(errands: Errands, start: Callable[[], int]) -> int:
+        pid = begin(errands, start)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        for child in procfile.list_children_of(os.getpid()) or []:
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        harness.runner._supervisor.look_after_orphans()
+        return pid
+
+    monkeypatch.setattr(Errands, "begin", begin_and_end)
+    specs = [harness.spec("exit 7") for _ in range(3)]
+    usher_all(harness, specs)
+    assert [harness.ended(spec.key).exit.code for spec in specs] == [7] * 3
+
+
 def _wait_for_ushers() -> list[int]:
     while True:  # it ends with the test's time limit
         children = procfile.list_children_of(os.getpid()) or []
@@ -275,7 +296,7 @@ def test_finds_a_start_over_which_an_usher_was_killed(
     """P2: its process is looked for among our children; without one nobody knows, and it failed."""
     monkeypatch.setattr(
         "crond_py.runner.bursts.Usher.results",
-        lambda self: [Ushered(is_unknown=True)] * self._number,
+        lambda self: [Ushered(is_unknown=True)] * len(self._starts),
     )
     running, over = harness.spec(("/bin/sleep", "3600")), harness.spec(("/bin/true",))
     usher_all(harness, [running])
