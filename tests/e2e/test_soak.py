@@ -64,6 +64,10 @@ def _children(pid: int) -> Iterator[tuple[int, str]]:
             yield int(directory.name), fields[0]
 
 
+BEGUN_WHEN_NEEDED = 2
+"""Threads that stay once there was work for them: what removes old outputs, what compacts large."""
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("turns", "period_s"), [(3, 3), pytest.param(31, 20, marks=pytest.mark.long)]
@@ -71,8 +75,8 @@ def _children(pid: int) -> Iterator[tuple[int, str]]:
 def test_nothing_grows(daemon: Daemon, bell: Bell, turns: int, period_s: int) -> None:
     """Under load memory stays as after the first minute, and what was in use for it is given back.
 
-    Descriptors and threads are as before the load, no zombie and no child stays, and each
-    occurrence of it all is accounted for (P1, P2, P5).
+    Descriptors and threads are as before the load (but for what is begun once and stays), no zombie
+    and no child stays, and each occurrence of it all is accounted for (P1, P2, P5).
     """
     turn = _turn(period_s)
     daemon.start(mix(is_enabled=False, workers=MANY).text + turn)
@@ -91,7 +95,8 @@ def test_nothing_grows(daemon: Daemon, bell: Bell, turns: int, period_s: int) ->
     _end_load(daemon, turn)
     quiet = _look(daemon.pid)
     sys.stdout.write(f"idle {_shown(idle)}\n{''.join(map(_shown, looks))}quiet {_shown(quiet)}")
-    assert (quiet.descriptors, quiet.threads) == (idle.descriptors, idle.threads)
+    assert quiet.descriptors == idle.descriptors
+    assert idle.threads <= quiet.threads <= idle.threads + BEGUN_WHEN_NEEDED
     assert not quiet.children
     for before, after in pairwise(looks):
         assert not before.zombies & after.zombies
