@@ -14,7 +14,12 @@ import select
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from types import FrameType
+from typing import Final
+
+SAME_REQUEST: Final = timedelta(milliseconds=200)
+"""Signals closer together are one request: timeout(1) signals the process and then its group."""
 
 _MANY_BYTES = 4096
 

@@ -1,4 +1,4 @@
-"""A thread for what may take long and nobody waits for, such as removing files on a slow disk.
+"""A thread for what may take long and nobody waits for, such as reading from a slow disk.
 
 One thing after the other, in the order in which they were handed in. The thread is begun with the
 first, and dies with the process: a disk that hangs keeps no daemon from ending.
@@ -20,9 +20,10 @@ log = logging.getLogger("pycron.service")
 
 
 class Janitor:
-    """Does work in the background. Any thread may use it."""
+    """Does work in the background. Any thread may use it; ``name`` is that of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "pycron-janitor") -> None:
+        self._name = name
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -40,7 +41,7 @@ class Janitor:
             self._work.put(work)
             if self._thread is not None:
                 return
-            thread = threading.Thread(target=self._run, name="pycron-janitor", daemon=True)
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:

@@ -58,7 +58,7 @@ from crond_py.engine.parts import Parts
 from crond_py.engine.thread import Engine
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import CrontabError, PycronError
-from crond_py.inbox import Inbox
+from crond_py.inbox import SAME_REQUEST, Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
 from crond_py.lean import collecting_later, give_back_memory, keep_one_heap
@@ -93,9 +93,6 @@ JANITOR_PATIENCE = timedelta(seconds=2)
 
 LISTEN_EVERY = timedelta(seconds=5)
 """How often a control socket is tried for again, where there is none any more."""
-
-SAME_REQUEST = timedelta(milliseconds=200)
-"""Stop signals closer together are one: timeout(1) signals the process and then its group."""
 
 _BEAT: Final = object()
 _STOPPED: Final = object()
@@ -152,6 +149,7 @@ class Service:
         self._notifier = Notifier.from_environment()
         self._inbox = Inbox()
         self._janitor = Janitor()
+        self._reloader = Janitor("pycron-reloader")
         self._reload_lock = threading.Lock()
         self._is_deaf = False
         self._stopped_ns = 0
@@ -288,7 +286,7 @@ class Service:
         while (item := self._inbox.get()) is not _STOPPED:
             match item:
                 case signal.SIGHUP:
-                    self._reload_on_signal()
+                    self._reloader.submit(self._reload_on_signal)  # a dead disk keeps no stop off
                 case StopRequest():
                     self._stop(item)
                 case _ if item is _LISTEN:
@@ -351,7 +349,8 @@ class Service:
                 self._tell_refusal(error)
                 raise
             finally:
-                self._notifier.ready(self._summary())
+                if self._stopped_ns == 0:
+                    self._notifier.ready(self._summary())
         reloaded = Reloaded(
             added=changes.added,
             removed=changes.removed,

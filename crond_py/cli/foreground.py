@@ -21,7 +21,7 @@ from crond_py.crontab.model import Job
 from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.errors import CannotStartError
-from crond_py.inbox import Inbox
+from crond_py.inbox import SAME_REQUEST, Inbox
 from crond_py.ports import Ended, LeftOver, ProcessSpec, Started, StartFailed
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.setting import prepare, resolve
@@ -44,6 +44,13 @@ class _GraceOver:
     """What got SIGTERM has had its time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Somebody has sent a signal that is to end the run."""
+
+    received_ns: int
+
+
 class _Foreground:
     """One process from its start to its end. Everything happens in the main thread."""
 
@@ -57,6 +64,7 @@ class _Foreground:
         streams = (_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2))
         self._runner = ProcessRunner(inbox.put, self._clock, starters=1, streams=streams)
         self._stops = 0
+        self._asked_ns = 0
         self._is_timed_out = False
 
     def run(self) -> int:
@@ -88,11 +96,18 @@ class _Foreground:
                 self._stop(f"timed out after {format_duration(self._job.timeout)}")
             case _GraceOver() if self._stops == 1:
                 self._stop(f"SIGKILL: still alive after {format_duration(self._job.kill_after)}")
-            case signal.Signals() if not self._stops:
-                self._stop("SIGTERM to all processes of the run; the next time it is SIGKILL")
-            case signal.Signals():
-                self._stop("SIGKILL to all processes of the run")
+            case _Asked():
+                self._stop_on(event)
         return None
+
+    def _stop_on(self, asked: _Asked) -> None:
+        """End the tree for a signal; several that come together are one: timeout(1) sends two."""
+        is_same = self._asked_ns and asked.received_ns - self._asked_ns < to_ns(SAME_REQUEST)
+        self._asked_ns = self._asked_ns or asked.received_ns
+        if not self._stops:
+            self._stop("SIGTERM to all processes of the run; the next time it is SIGKILL")
+        elif not is_same:
+            self._stop("SIGKILL to all processes of the run")
 
     def _stop(self, why: str) -> None:
         """End the tree: politely at first, after that by force."""
@@ -133,7 +148,8 @@ def run_in_foreground(job: Job, spec: ProcessSpec) -> int:
     inbox = Inbox()
     # What was ignored when we were started (nohup) stays without effect on us.
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    with inbox.catching(heeded, lambda number: number):
+    clock = SystemClock()
+    with inbox.catching(heeded, lambda _: _Asked(clock.monotonic_ns())):
         return _Foreground(job, spec, inbox).run()
 
 

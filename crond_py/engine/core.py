@@ -192,7 +192,8 @@ class Core:
         self._is_limit_over = True
         ended = self._waited_for()
         for active in ended:
-            self._stopper.cancel(active, reason)
+            if not active.is_to_be_left:  # it is once it is there; else its start is given up
+                self._stopper.cancel(active, reason)
         if ended:
             patience = max(active.job.kill_after for active in ended) + LAST_PATIENCE
             self._parts.timers.call_at(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from crond_py.cli.foreground import _Foreground
 from crond_py.clock import SystemClock
 from crond_py.crontab import load_crontab
-from crond_py.inbox import Inbox
+from crond_py.inbox import SAME_REQUEST, Inbox
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Ended, ProcessSpec
 from crond_py.runner.output import output_path
@@ -262,6 +263,21 @@ def test_a_signal_ends_the_whole_tree(tmp_path: Path, sent: signal.Signals, numb
     assert processes_with(number) == []
 
 
+def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
+    """timeout(1) signals the program and then its group: the command may still clean up."""
+    command = "trap 'sleep 0.3; echo cleaned; exit 5' TERM; echo up; sleep 60 & wait"
+    env = crontab(tmp_path, f'job]\ncommand = "{command}"')
+    with subprocess.Popen(
+        [*PYCRON, "exec", "job"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert (output, process.returncode) == (b"cleaned\n", 5)
+
+
 class Terminal:
     """The program on a terminal that controls it, as a person's shell would start it."""
 
@@ -306,6 +322,8 @@ def test_control_c_ends_a_job_and_again_by_force(tmp_path: Path, number: str) ->
     terminal.wait_for("up")
     terminal.type("\x03")
     terminal.wait_for("pycron: SIGTERM to all processes of the run")
+    with suppress(subprocess.TimeoutExpired):  # what comes sooner is the same request
+        terminal.process.wait(2 * SAME_REQUEST.total_seconds())
     terminal.type("\x03")
     terminal.wait_for("pycron: SIGKILL to all processes of the run")
     assert terminal.end() == 137

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -166,6 +167,35 @@ def test_five_hangups_in_a_row(daemon: Daemon) -> None:
         daemon.signal(signal.SIGHUP)
     log.wait("crontab reloaded", added="v5")
     assert _jobs_in_force(daemon) == {"beat", "v5"}
+
+
+def test_a_stop_does_not_wait_for_a_file_that_cannot_be_read(daemon: Daemon) -> None:
+    """What reads a crontab on a dead disk hangs; the daemon still ends when it is told to (P8)."""
+    daemon.start(BEAT)
+    readers: list[int] = []
+    while not readers:  # they are quick
+        daemon.signal(signal.SIGHUP)
+        looks = (_readers_of(daemon.pid) for _ in range(1000))
+        readers = next(filter(None, looks), [])
+    os.kill(readers[0], signal.SIGSTOP)
+    assert daemon.process is not None
+    daemon.signal(signal.SIGTERM)
+    try:
+        assert daemon.process.wait(120) == 0
+    finally:
+        os.kill(readers[0], signal.SIGKILL)
+
+
+def _readers_of(pid: int) -> list[int]:
+    """Return the processes that read the crontab for a daemon."""
+    with suppress(OSError):  # a thread or a reader that has just ended
+        lists = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [
+            child
+            for child in map(int, " ".join(lists).split())
+            if b"crond_py.crontab" in Path(f"/proc/{child}/cmdline").read_bytes()
+        ]
+    return []
 
 
 DEAF = """

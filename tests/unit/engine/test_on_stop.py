@@ -103,6 +103,21 @@ def test_left_runs_are_left_even_when_told_twice(machine_with: MachineWith) -> N
     assert is_alive(world, "a") == 1
 
 
+def test_what_is_just_being_started_is_left_too(machine_with: MachineWith) -> None:
+    """Told twice, a daemon waits for the word that it runs, and leaves it then."""
+    world = machine_with(replace(JOB, on_stop=OnStop.LEAVE), lasts=20 * MINUTE)
+    world.machine.behaviours["a"] = replace(world.machine.behaviours["a"], word_takes=SECOND)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE)
+    stopped = stop(world)
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.end_runs("told twice"))])
+    assert not stopped
+    world.pass_time(2 * SECOND)
+    assert stopped == [True]
+    assert is_alive(world) == 1
+
+
 def test_what_is_being_cancelled_is_waited_for(machine_with: MachineWith) -> None:
     """P6: a run that is to be left, but was cancelled before, is ended before the daemon goes."""
     world = run_for_a_while(machine_with, OnStop.LEAVE, ignores_term=True)
