@@ -41,8 +41,8 @@ def command(
     """Print the environment that a job would have.
 
     It is printed as lines of NAME=value, sorted. On a terminal user, directory, umask and what
-    else is set up come first, as comments; --json has all of that, too. Where a run could not
-    start, a note says why.
+    else is set up come first, as comments; --json has all of that, too. What a shell sets by
+    itself, such as PWD, is not in it. Where a run could not start, a note says why.
     """
     if null and as_json:
         raise UsageError("give --null or --json, not both")
