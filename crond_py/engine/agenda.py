@@ -228,8 +228,8 @@ class Agenda:
             return stored, None  # it comes once, whatever the clock reads
         if goes_by_the_clock(job):
             return after_restart(stored, now, self._clock())
-        if now >= stored.accounted_until:
-            return stored, None
+        if now >= stored.accounted_until - AHEAD_OF_MANY - EARLY:
+            return stored, None  # what is to come of that was claimed ahead, and never comes again
         # Elapsed time knows no reading that it must not repeat: it goes on from now, and counts
         # from where it did, unless the clock was set back to before that.
         anew = replace(

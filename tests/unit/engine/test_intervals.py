@@ -9,7 +9,7 @@ import pytest
 
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.recovery import Recoverer
-from crond_py.model import Align, Cause, Missed, Outcome, Run
+from crond_py.model import Align, Cause, EveryMode, Missed, OnCrash, Outcome, Run
 from crond_py.ports import RunQuery
 from crond_py.schedule import spread
 from tests.simulation.fakes import Behaviour
@@ -125,6 +125,24 @@ def test_what_was_missed_while_down_is_on_the_grid() -> None:
     world.pass_time(10 * SECOND)
     assert dues(world) == [number * MINUTE for number in (15, 30, 45, 60)]
     assert {run.cause for run in rows(world)} == {Cause.CATCH_UP}
+
+
+@pytest.mark.parametrize("mode", EveryMode)
+@pytest.mark.parametrize("many", [1, 1000], ids=["of many", "alone"])
+def test_what_was_claimed_ahead_does_not_come_again(mode: EveryMode, many: int) -> None:
+    """P2: a restart between a claim and its instant is no clock that was set back."""
+    world = world_of(EveryTrigger(MINUTE, mode), on_crash=OnCrash.RERUN)
+    assert world.daemon is not None
+    world.daemon.core._agenda.many = many
+    world.reload()
+    world.pass_time(MINUTE - timedelta(milliseconds=5))
+    (due,) = dues(world)
+    assert world.clock.now() < BEGIN + due
+    restart(world, timedelta(0))
+    world.pass_time(50 * SECOND)
+    assert dues(world) == [due]
+    world.pass_time(MINUTE)
+    assert {run.era for run in rows(world)} == {0}
 
 
 # --- offset ---------------------------------------------------------------------------------
