@@ -83,6 +83,10 @@ class Segment:
         """Whether a row is one that must be here."""
         return any(after < run.due <= until for after, until in self.spans)
 
+    def fits(self, run: Run) -> bool:
+        """Whether a row is of this era and at an instant of this schedule."""
+        return run.era == self.era and self.schedule.next_after(run.due - TICK) == run.due
+
     def read(self, baseline: datetime, now: datetime) -> None:
         """Let its readings go on to now, from a new beginning if the clock was set back there."""
         after, until = self.spans.pop()
@@ -253,7 +257,7 @@ class Accounts:
         is_told = is_plain and job.name not in self.again.unknown
         if over is None or over.until <= cursor.baseline:
             self._begin(job, cursor, now)
-        elif is_told and over.since <= cursor.baseline:
+        elif is_told and over.is_known and over.since <= cursor.baseline:
             self._begin(job, cursor, now, after=over.until + AHEAD)
         else:
             is_told = False
@@ -279,7 +283,9 @@ class Accounts:
         if anchor - before != shift:
             text = f"its beat moved by {anchor - before}, the clock was set by {shift}"
             self._breach(text, job.name)
-        self._begin(job, cursor, now, after=segment.until + shift)
+        # What was claimed ahead has its row at the old reading.
+        ahead = [run.due for run in self.pending if run.job == job.name and segment.fits(run)]
+        self._begin(job, cursor, now, after=max([segment.until, *ahead]) + shift)
 
     def _begins_anew(self, job: Job, cursor: Cursor, now: datetime) -> None:
         """Its beginning has moved, without another schedule or era: a power cut may undo one."""

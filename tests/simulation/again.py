@@ -12,7 +12,7 @@ started anew, while none was there or none could write.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -26,11 +26,15 @@ NEW_TIME = timedelta(hours=3)
 
 @dataclass(slots=True)
 class Reached:
-    """How far a job was accounted for when the clock stood at a skew."""
+    """How far a job was accounted for when the clock stood at a skew.
+
+    ``is_known``: whether a daemon can know that the clock is back there, once it is.
+    """
 
     since: datetime
     until: datetime
     skew: timedelta
+    is_known: bool = True
 
 
 @dataclass(slots=True)
@@ -58,6 +62,8 @@ class Again:
         self.world.on_begin.append(self._begins)
 
     def _stepped(self, step: timedelta, was_seen: bool) -> None:
+        # Of a job with a time to come back to, a daemon keeps how the clock stood.
+        told = {name for name, past in self.past.items() if any(each.is_known for each in past)}
         if abs(step) > NEW_TIME:
             for name, reached in self.present.items():
                 self.past[name].append(replace(reached))
@@ -67,17 +73,20 @@ class Again:
             self.is_unseen = True
         if not was_seen and step > NEW_TIME:
             before = self.world.clock.skew - step
-            self._forget(before - NEW_TIME)
+            self._forget(before - NEW_TIME, told)
 
     def _begins(self) -> None:
         if self.is_unseen and self.world.boots != self.boots:
             self._forget(timedelta.min)
         self.boots, self.is_unseen = self.world.boots, False
 
-    def _forget(self, since: timedelta) -> None:
-        """Forget what was run when the clock was set so far or farther."""
+    def _forget(self, since: timedelta, told: Collection[str] = ()) -> None:
+        """Forget what was run when the clock was set so far or farther; jobs ``told`` know more."""
         for known in self.runs.values():
             known[:] = [each for each in known if each[0] < since]
+        for name in self.past.keys() - told:
+            for reached in self.past[name]:
+                reached.is_known = reached.is_known and reached.skew < since
 
     def claimed(self, job: Job, run: Run) -> Iterator[tuple[str, str]]:
         """Enter a run; say what is wrong with it."""
@@ -102,7 +111,10 @@ class Again:
         self.present[name] = Reached(since, until, self.world.clock.skew)
 
     def passed_over(self, name: str) -> Reached | None:
-        """Return which stretch of a job needs no account, for it had one before the clock left."""
+        """Return which stretch of a job needs no account, for it had one before the clock left.
+
+        Where it is not known to a daemon, it may be given one all the same.
+        """
         skew = self.world.clock.skew
         back = [each for each in self.past[name] if each.skew - skew <= NEW_TIME]
         return max(back, key=lambda each: each.until, default=None)
