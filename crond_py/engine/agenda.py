@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.clocksteps import after_restart, carried_over, clock_was_set
+from crond_py.clocksteps import after_restart, begun_anew, clock_was_set
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
@@ -215,8 +215,11 @@ class Agenda:
         new = Cursor(job.name, fingerprint(job), 0, begin, begin, anchor=now)
         if stored is None:
             return new
-        past = carried_over(stored, now, self._clock()) if goes_by_the_clock(job) else None
-        return replace(new, era=stored.era, boot_id=stored.boot_id, past=past)
+        new = replace(new, era=stored.era, boot_id=stored.boot_id)
+        if not goes_by_the_clock(job):
+            return new
+        anew = begun_anew(new, stored, now, self._clock())
+        return replace(new, past=anew.past) if isinstance(job.trigger, AtTrigger) else anew
 
     def _clock(self) -> ClockReading:
         return ClockReading(self._parts.boot_id, self._parts.timekeeper.lead())

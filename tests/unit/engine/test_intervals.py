@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
+from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.recovery import Recoverer
 from crond_py.model import Align, Cause, EveryMode, Missed, OnCrash, Outcome, Run
 from crond_py.ports import RunQuery
@@ -143,6 +143,25 @@ def test_what_was_claimed_ahead_does_not_come_again(mode: EveryMode, many: int) 
     assert dues(world) == [due]
     world.pass_time(MINUTE)
     assert {run.era for run in rows(world)} == {0}
+
+
+def test_what_is_to_come_again_does_not_run_again_for_a_job_that_was_put_back() -> None:
+    """P2: nor is a one-off held back, which comes once whatever the clock reads."""
+    world = world_of(QUARTERS)
+    world.jobs["b"] = replace(world.jobs["a"], name="b", trigger=CronTrigger(("0 0 1 1 *",)))
+    world.reload()
+    world.pass_time(15 * MINUTE)
+    world.set_clock(-8 * HOUR)
+    world.set_clock(8 * HOUR - 10 * MINUTE)
+    for is_enabled in (False, True):
+        world.jobs["a"] = replace(world.jobs["a"], enabled=is_enabled)
+        world.reload()
+    at = BEGIN + 15 * MINUTE
+    world.jobs["b"] = replace(world.jobs["b"], trigger=AtTrigger(at))
+    world.reload()
+    world.pass_time(25 * MINUTE)
+    assert [run.due - BEGIN for run in rows(world) if run.job == "a"] == [15 * MINUTE, 30 * MINUTE]
+    assert [run.due for run in rows(world) if run.job == "b"] == [at]
 
 
 # --- offset ---------------------------------------------------------------------------------
