@@ -110,13 +110,16 @@ class Again:
         """Note how far a job is accounted for as the clock stands."""
         self.present[name] = Reached(since, until, self.world.clock.skew)
 
-    def passed_over(self, name: str) -> Reached | None:
+    def passed_over(self, name: str, was_away_at: timedelta | None = None) -> Reached | None:
         """Return which stretch of a job needs no account, for it had one before the clock left.
 
-        Where it is not known to a daemon, it may be given one all the same.
+        Where it is not known to a daemon, it may be given one all the same. ``was_away_at``: only
+        what the clock was not back in when it was set by so much.
         """
         skew = self.world.clock.skew
         back = [each for each in self.past[name] if each.skew - skew <= NEW_TIME]
+        if was_away_at is not None:
+            back = [each for each in back if each.skew - was_away_at > NEW_TIME]
         return max(back, key=lambda each: each.until, default=None)
 
 
