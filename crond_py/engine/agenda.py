@@ -187,7 +187,7 @@ class Agenda:
         """
         removed = _removed(cursor)
         if removed != cursor:
-            self._parts.outbox.write(SetCursor(removed))
+            self._parts.outbox.write(SetCursor(removed), durable=True)
         return removed
 
     def _cursor_for(
