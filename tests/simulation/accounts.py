@@ -269,12 +269,13 @@ class Accounts:
         self, job: Job, cursor: Cursor, now: datetime, since: datetime | None
     ) -> None:
         """Begin a segment of a job that was not in force, or not by this schedule."""
-        over = None
+        over, was_set = None, bool(self.world.steps)
         if not is_elapsed(job) and not isinstance(job.trigger, AtTrigger):
             over = self.again.passed_over(job.name)
+        is_unknown = job.name in self.again.unknown
         is_barred = over is not None and over.until > cursor.baseline
-        if is_barred or cursor.barrier_until is not None:
-            is_told = not self.world.steps and job.name not in self.again.unknown
+        if is_barred or cursor.barrier_until is not None or (was_set and is_unknown):
+            is_told = not was_set and not is_unknown
             self._begin_in_its_time(job, cursor, now, is_told=is_told, since=since)
         else:
             self._begin(job, cursor, now, since=since)
