@@ -215,7 +215,7 @@ class Agenda:
         new = Cursor(job.name, fingerprint(job), 0, begin, begin, anchor=now)
         if stored is None:
             return new
-        new = replace(new, era=stored.era, boot_id=stored.boot_id)
+        new = replace(new, era=stored.era, boot_id=stored.boot_id, past=stored.past)
         if not goes_by_the_clock(job):
             return new
         anew = begun_anew(new, stored, now, self._clock())

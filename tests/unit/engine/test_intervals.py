@@ -145,6 +145,22 @@ def test_what_was_claimed_ahead_does_not_come_again(mode: EveryMode, many: int) 
     assert {run.era for run in rows(world)} == {0}
 
 
+@pytest.mark.parametrize("meanwhile", [QUARTERS, EveryTrigger(HOUR), AtTrigger(BEGIN + 9 * HOUR)])
+def test_what_had_its_row_is_known_whatever_the_job_was_meanwhile(meanwhile: Trigger) -> None:
+    """P2: a job that counted elapsed time for a while does not repeat what it ran by the clock."""
+    world = world_of(QUARTERS)
+    world.pass_time(15 * MINUTE)
+    world.set_clock(-8 * HOUR)
+    world.jobs["a"] = replace(world.jobs["a"], trigger=meanwhile)
+    world.reload()
+    world.pass_time(MINUTE)
+    world.set_clock(8 * HOUR - 10 * MINUTE)
+    world.jobs["a"] = replace(world.jobs["a"], trigger=QUARTERS)
+    world.reload()
+    world.pass_time(25 * MINUTE)
+    assert [due for due in starts(world) if due > timedelta(0)] == [15 * MINUTE, 30 * MINUTE]
+
+
 def test_what_is_to_come_again_does_not_run_again_for_a_job_that_was_put_back() -> None:
     """P2: nor is a one-off held back, which comes once whatever the clock reads."""
     world = world_of(QUARTERS)
