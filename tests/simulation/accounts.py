@@ -32,7 +32,7 @@ from crond_py.engine.view import EngineStatus
 from crond_py.model import Cause, Cursor, EveryMode, Run, task_id_of
 from crond_py.policy import TICK
 from crond_py.schedule import Schedule
-from tests.simulation.again import Again
+from tests.simulation.again import Again, has_past_times
 from tests.simulation.jobs import is_elapsed, schedule_of
 from tests.simulation.story import Broken
 from tests.simulation.world import World
@@ -181,7 +181,8 @@ class Accounts:
         self._enter_rows(now)
         for name, segment in self.open.items():
             self._check(name, segment)
-            self.again.reaches(name, segment.after, segment.until)
+            if has_past_times(world.in_force[name]):
+                self.again.reaches(name, segment.after, segment.until)
         self._look_ahead(status, now, cursors)
         self._look_at_startups()
         self.unsettled.clear()
@@ -231,7 +232,7 @@ class Accounts:
             self._begin_after_step(job, cursor, now)
         elif cursor.baseline > segment.baseline:
             self._begins_anew(job, cursor, now)
-        elif self._is_passed_over(name, segment):
+        elif has_past_times(job) and self._is_passed_over(name, segment):
             self._begin_after_step(job, cursor, now)
         else:
             self._read_on(name, segment, cursor, now)
@@ -269,9 +270,8 @@ class Accounts:
         self, job: Job, cursor: Cursor, now: datetime, since: datetime | None
     ) -> None:
         """Begin a segment of a job that was not in force, or not by this schedule."""
-        over, was_set = None, bool(self.world.steps)
-        if not is_elapsed(job) and not isinstance(job.trigger, AtTrigger):
-            over = self.again.passed_over(job.name)
+        over = self.again.passed_over(job.name) if has_past_times(job) else None
+        was_set = bool(self.world.steps)
         is_unknown = job.name in self.again.unknown
         is_barred = over is not None and over.until > cursor.baseline
         if is_barred or cursor.barrier_until is not None or (was_set and is_unknown):

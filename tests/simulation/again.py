@@ -67,7 +67,9 @@ class Again:
         if abs(step) > NEW_TIME:
             for name, reached in self.present.items():
                 self.past[name].append(replace(reached))
-            self.unknown |= self.world.in_force.keys() - self.present.keys()
+            in_force = self.world.in_force.items()
+            counted = {name for name, job in in_force if has_past_times(job)}
+            self.unknown |= counted - self.present.keys()
             self.far += step
         if not was_seen:
             self.is_unseen = True
@@ -76,8 +78,13 @@ class Again:
             self._forget(before - NEW_TIME, told)
 
     def _begins(self) -> None:
-        if self.is_unseen and self.world.boots != self.boots:
-            self._forget(timedelta.min)
+        if self.world.boots != self.boots:
+            if self.is_unseen:
+                self._forget(timedelta.min)
+            # Where its readings do not count, a job does not note each boot's clock.
+            for name, job in self.world.in_force.items():
+                if not has_past_times(job):
+                    self._doubt(name)
         self.boots, self.is_unseen = self.world.boots, False
 
     def _forget(self, since: timedelta, told: Collection[str] = ()) -> None:
@@ -85,8 +92,12 @@ class Again:
         for known in self.runs.values():
             known[:] = [each for each in known if each[0] < since]
         for name in self.past.keys() - told:
-            for reached in self.past[name]:
-                reached.is_known = reached.is_known and reached.skew < since
+            self._doubt(name, since)
+
+    def _doubt(self, name: str, since: timedelta = timedelta.min) -> None:
+        """Note that no daemon can know of what a job had at such times."""
+        for reached in self.past[name]:
+            reached.is_known = reached.is_known and reached.skew < since
 
     def claimed(self, job: Job, run: Run) -> Iterator[tuple[str, str]]:
         """Enter a run; say what is wrong with it."""
@@ -121,6 +132,11 @@ class Again:
         if was_away_at is not None:
             back = [each for each in back if each.skew - was_away_at > NEW_TIME]
         return max(back, key=lambda each: each.until, default=None)
+
+
+def has_past_times(job: Job) -> bool:
+    """Tell whether a job's cursor knows the times that a clock has left; a one-off comes once."""
+    return not is_elapsed(job) and not isinstance(job.trigger, AtTrigger)
 
 
 def _is_at_readings(job: Job) -> bool:
