@@ -46,7 +46,7 @@ def clock_was_set(cursor: Cursor, now: datetime, step: timedelta, clock: ClockRe
     left = _left(cursor, step)
     if step < _NOTHING:
         cursor = _rewind(cursor, now, -step)
-    return _remembering(_passing_over(cursor, older, now), [*older, *left], clock)
+    return _remembering(_passing_over(cursor, older, now, step), [*older, *left], clock)
 
 
 def after_restart(
@@ -64,10 +64,17 @@ def after_restart(
     return cursor, doubt
 
 
-def carried_over(cursor: Cursor, now: datetime, clock: ClockReading) -> PastTimes | None:
-    """Return what a job that begins anew keeps of its past times."""
-    step = _unseen_step(cursor, now, clock)
-    return _remembering(cursor, [*_behind(cursor, step), *_left(cursor, step)], clock).past
+def begun_anew(new: Cursor, stored: Cursor, now: datetime, clock: ClockReading) -> Cursor:
+    """Return the cursor ``new`` of a job that begins anew, with its past times.
+
+    What it had its account of in one that the clock is back in does not come again.
+    """
+    step = _unseen_step(stored, now, clock)
+    past = [*_behind(stored, step), *_left(stored, step)]
+    for each in past:
+        if each.behind <= NEW_TIME_AFTER:
+            new = _barring(new, each)
+    return _remembering(new, past, clock)
 
 
 def _unseen_step(cursor: Cursor, now: datetime, clock: ClockReading) -> timedelta:
@@ -133,25 +140,28 @@ def _left(cursor: Cursor, step: timedelta) -> list[PastTime]:
     return [PastTime(since, _reached(cursor), -step)]
 
 
-def _passing_over(cursor: Cursor, past: Iterable[PastTime], now: datetime) -> Cursor:
-    """Take as accounted for what was so before the clock left the time that it is back in."""
+def _passing_over(
+    cursor: Cursor, past: Iterable[PastTime], now: datetime, step: timedelta
+) -> Cursor:
+    """Take as accounted for what was so before the clock left the time that it is back in.
+
+    Where it is back by this step, what is jumped over before that lies before the baseline of the
+    old time, and is not missed.
+    """
     for each in past:
-        if each.behind <= NEW_TIME_AFTER and each.until > cursor.accounted_until:
-            cursor = _with_barrier(cursor, each.since, each.until, now)
+        if each.behind > NEW_TIME_AFTER or each.until <= cursor.accounted_until:
+            continue
+        if each.behind + step > NEW_TIME_AFTER and each.since <= now:
+            cursor = advance(cursor, max(cursor.accounted_until, min(now, each.until)))
+        cursor = _barring(cursor, each)
     return cursor
 
 
-def _with_barrier(cursor: Cursor, since: datetime, until: datetime, now: datetime) -> Cursor:
-    """Take what is after ``since`` and up to ``until`` as accounted for.
-
-    What is jumped over before that lies before the baseline of the old time, and is not missed.
-    """
-    if until <= now:
-        return advance(cursor, until)
-    begin = since
-    if since <= now:
-        begin = max(cursor.accounted_until, now)
-        cursor = replace(cursor, accounted_until=begin)
+def _barring(cursor: Cursor, past: PastTime) -> Cursor:
+    """Take as accounted for what was so in a time, as far as it is yet to come."""
+    begin, until = max(past.since, cursor.accounted_until), past.until
+    if until <= begin:
+        return cursor
     if cursor.barrier_from is not None and cursor.barrier_until is not None:
         begin, until = min(begin, cursor.barrier_from), max(until, cursor.barrier_until)
     return replace(cursor, barrier_from=begin, barrier_until=until)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.clocksteps import after_restart, carried_over, clock_was_set
+from crond_py.clocksteps import after_restart, begun_anew, clock_was_set
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
@@ -187,7 +187,7 @@ class Agenda:
         """
         removed = _removed(cursor)
         if removed != cursor:
-            self._parts.outbox.write(SetCursor(removed))
+            self._parts.outbox.write(SetCursor(removed), durable=True)
         return removed
 
     def _cursor_for(
@@ -215,8 +215,11 @@ class Agenda:
         new = Cursor(job.name, fingerprint(job), 0, begin, begin, anchor=now)
         if stored is None:
             return new
-        past = carried_over(stored, now, self._clock()) if goes_by_the_clock(job) else None
-        return replace(new, era=stored.era, boot_id=stored.boot_id, past=past)
+        new = replace(new, era=stored.era, boot_id=stored.boot_id, past=stored.past)
+        if not goes_by_the_clock(job):
+            return new
+        anew = begun_anew(new, stored, now, self._clock())
+        return replace(new, past=anew.past) if isinstance(job.trigger, AtTrigger) else anew
 
     def _clock(self) -> ClockReading:
         return ClockReading(self._parts.boot_id, self._parts.timekeeper.lead())
@@ -228,8 +231,8 @@ class Agenda:
             return stored, None  # it comes once, whatever the clock reads
         if goes_by_the_clock(job):
             return after_restart(stored, now, self._clock())
-        if now >= stored.accounted_until:
-            return stored, None
+        if now >= stored.accounted_until - AHEAD_OF_MANY - EARLY:
+            return stored, None  # what is to come of that was claimed ahead, and never comes again
         # Elapsed time knows no reading that it must not repeat: it goes on from now, and counts
         # from where it did, unless the clock was set back to before that.
         anew = replace(

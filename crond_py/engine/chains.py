@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from graphlib import TopologicalSorter
@@ -23,7 +23,7 @@ from crond_py.crontab.model import AfterTrigger
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.records import Conclusion, JobState
+from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
@@ -216,15 +216,14 @@ class Chains:
         cycle = join.cycles.get(join.key(news.due, news.era))
         if cycle is None or cycle.is_decided:
             return
-        unknown = [
-            upstream
-            for upstream in join.trigger.conditions
-            if upstream not in cycle.outcomes and not self._is_pending(upstream, news, join)
-        ]
-        if not unknown:
-            return
         try:
-            self._look_up_all(unknown, state, join, cycle, news)
+            unknown = [
+                upstream
+                for upstream in join.trigger.conditions
+                if upstream not in cycle.outcomes and not self._is_pending(upstream, news, join)
+            ]
+            if unknown:
+                self._look_up_all(unknown, state, join, cycle, news)
         except LedgerError as error:
             # It stays open, and is looked at again with the next outcome of the cycle.
             log.warning(
@@ -263,7 +262,25 @@ class Chains:
         ]
 
     def _is_pending(self, name: str, news: Conclusion, join: _Join) -> bool:
-        """Whether a job has a run of the cycle without an outcome, or is to have one."""
+        """Whether a job has a run of the cycle without an outcome, or is to have one.
+
+        One that waits for several others may have been skipped on account of one of them, before a
+        restart: then what still goes on above it brings no other run.
+        """
+        state = self._register.states.get(name)
+        eras = list(self._eras_to_come(name, news, join))
+        if state is None or not eras:
+            return False
+        is_follower = isinstance(state.job.trigger, AfterTrigger)
+        if not is_follower or any(active.run.due == news.due for active in _open(state)):
+            return True
+        return all(run.era < max(eras) for run in self._rows(name, news, join))
+
+    def _eras_to_come(self, name: str, news: Conclusion, join: _Join) -> Iterator[int]:
+        """Yield the eras of the cycle's runs, open or to come, of a job and of all those above it.
+
+        The one that is just getting its outcome is among them: what follows it is yet to be made.
+        """
         seen: set[str] = set()
         waiting = [name]
         while waiting:
@@ -272,17 +289,13 @@ class Chains:
             if job in seen or state is None:
                 continue
             seen.add(job)
-            for active in [*state.active, *state.queued]:
-                is_era = not join.has_one_head or active.run.era == news.era
-                if active.run.due == news.due and is_era:
-                    return True
-            if not state.is_live:
-                continue
-            if isinstance(state.job.trigger, AfterTrigger):
+            eras = [active.run.era for active in _open(state) if active.run.due == news.due]
+            is_accounted = not state.is_live or state.cursor.accounted_until >= news.due
+            if state.is_live and isinstance(state.job.trigger, AfterTrigger):
                 waiting += state.job.trigger.conditions
-            elif state.cursor.accounted_until < news.due and _is_due(state, news.due):
-                return True
-        return False
+            elif not is_accounted and _is_due(state, news.due):
+                eras.append(state.cursor.era)
+            yield from (era for era in eras if not join.has_one_head or era == news.era)
 
     # --- rows -----------------------------------------------------------------------------
 
@@ -354,6 +367,11 @@ def _why_not(news: Conclusion, condition: Condition) -> str:
     code = "upstream_failed" if condition is not Condition.FAILURE else "upstream_not_failed"
     verb = "was" if news.outcome in _PASSIVE else "has"
     return f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
+
+
+def _open(state: JobState) -> list[ActiveRun]:
+    """Return a job's runs that have no outcome."""
+    return [*state.active, *state.queued]
 
 
 def _is_due(state: JobState, due: datetime) -> bool:

@@ -101,7 +101,14 @@ class Register:
 
     def let_go(self, state: JobState) -> None:
         """Forget a job that is in no crontab and has no run any more."""
-        (self.tasks if state.is_task else self.states).pop(state.job.name, None)
+        self._shelf(state).pop(state.job.name, None)
+
+    def take_back(self, state: JobState) -> None:
+        """Know a job again that was let go of, and has another run after all."""
+        self._shelf(state).setdefault(state.job.name, state)
+
+    def _shelf(self, state: JobState) -> dict[str, JobState]:
+        return self.tasks if state.is_task else self.states
 
     def current(self, key: AttemptKey) -> ActiveRun | None:
         """Return the run whose present attempt that is, if it has a process or is to get one."""

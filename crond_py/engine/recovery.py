@@ -213,6 +213,7 @@ class Recoverer:
     def _resume(self, found: _Found) -> None:
         """Go on with a run; ``active.run`` is as the ledger has it."""
         state, active, recovery = found.state, found.active, found.recovery
+        self._register.take_back(state)  # a run of it may have had its outcome before this one
         now = self._parts.timekeeper.now()
         self._register.runs[active.run.id] = active
         match recovery:

@@ -12,7 +12,7 @@ started anew, while none was there or none could write.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -26,11 +26,15 @@ NEW_TIME = timedelta(hours=3)
 
 @dataclass(slots=True)
 class Reached:
-    """How far a job was accounted for when the clock stood at a skew."""
+    """How far a job was accounted for when the clock stood at a skew.
+
+    ``is_known``: whether a daemon can know that the clock is back there, once it is.
+    """
 
     since: datetime
     until: datetime
     skew: timedelta
+    is_known: bool = True
 
 
 @dataclass(slots=True)
@@ -58,26 +62,42 @@ class Again:
         self.world.on_begin.append(self._begins)
 
     def _stepped(self, step: timedelta, was_seen: bool) -> None:
+        # Of a job with a time to come back to, a daemon keeps how the clock stood.
+        told = {name for name, past in self.past.items() if any(each.is_known for each in past)}
         if abs(step) > NEW_TIME:
             for name, reached in self.present.items():
                 self.past[name].append(replace(reached))
-            self.unknown |= self.world.in_force.keys() - self.present.keys()
+            in_force = self.world.in_force.items()
+            counted = {name for name, job in in_force if has_past_times(job)}
+            self.unknown |= counted - self.present.keys()
             self.far += step
         if not was_seen:
             self.is_unseen = True
         if not was_seen and step > NEW_TIME:
             before = self.world.clock.skew - step
-            self._forget(before - NEW_TIME)
+            self._forget(before - NEW_TIME, told)
 
     def _begins(self) -> None:
-        if self.is_unseen and self.world.boots != self.boots:
-            self._forget(timedelta.min)
+        if self.world.boots != self.boots:
+            if self.is_unseen:
+                self._forget(timedelta.min)
+            # Where its readings do not count, a job does not note each boot's clock.
+            for name, job in self.world.in_force.items():
+                if not has_past_times(job):
+                    self._doubt(name)
         self.boots, self.is_unseen = self.world.boots, False
 
-    def _forget(self, since: timedelta) -> None:
-        """Forget what was run when the clock was set so far or farther."""
+    def _forget(self, since: timedelta, told: Collection[str] = ()) -> None:
+        """Forget what was run when the clock was set so far or farther; jobs ``told`` know more."""
         for known in self.runs.values():
             known[:] = [each for each in known if each[0] < since]
+        for name in self.past.keys() - told:
+            self._doubt(name, since)
+
+    def _doubt(self, name: str, since: timedelta = timedelta.min) -> None:
+        """Note that no daemon can know of what a job had at such times."""
+        for reached in self.past[name]:
+            reached.is_known = reached.is_known and reached.skew < since
 
     def claimed(self, job: Job, run: Run) -> Iterator[tuple[str, str]]:
         """Enter a run; say what is wrong with it."""
@@ -101,11 +121,22 @@ class Again:
         """Note how far a job is accounted for as the clock stands."""
         self.present[name] = Reached(since, until, self.world.clock.skew)
 
-    def passed_over(self, name: str) -> Reached | None:
-        """Return which stretch of a job needs no account, for it had one before the clock left."""
+    def passed_over(self, name: str, was_away_at: timedelta | None = None) -> Reached | None:
+        """Return which stretch of a job needs no account, for it had one before the clock left.
+
+        Where it is not known to a daemon, it may be given one all the same. ``was_away_at``: only
+        what the clock was not back in when it was set by so much.
+        """
         skew = self.world.clock.skew
         back = [each for each in self.past[name] if each.skew - skew <= NEW_TIME]
+        if was_away_at is not None:
+            back = [each for each in back if each.skew - was_away_at > NEW_TIME]
         return max(back, key=lambda each: each.until, default=None)
+
+
+def has_past_times(job: Job) -> bool:
+    """Tell whether a job's cursor knows the times that a clock has left; a one-off comes once."""
+    return not is_elapsed(job) and not isinstance(job.trigger, AtTrigger)
 
 
 def _is_at_readings(job: Job) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crond_py.clocksteps import MOST_PAST_TIMES, after_restart, carried_over, clock_was_set
+from crond_py.clocksteps import MOST_PAST_TIMES, after_restart, begun_anew, clock_was_set
 from crond_py.model import ClockReading, Cursor, PastTime, PastTimes
 from crond_py.policy import TICK, advance, next_unaccounted, unaccounted
 
@@ -270,9 +270,37 @@ def test_a_job_that_begins_anew_keeps_what_may_come_again() -> None:
     machine = Machine(running_for=10 * HOUR)
     machine.set(-8 * HOUR)
     machine.lives(20 * MINUTE)
-    past = carried_over(machine.cursor, machine.now, machine.clock)
-    machine.cursor = Cursor("j", "g", 1, machine.now, machine.now, past=past)
+    anew = Cursor("j", "g", 1, machine.now, machine.now)
+    machine.cursor = begun_anew(anew, machine.cursor, machine.now, machine.clock)
     machine.set(8 * HOUR)
+    assert machine.next_due == NOON + MINUTE
+
+
+def test_down_while_what_had_its_account_is_to_come() -> None:
+    """P1: what comes before that while no daemon is there is missed like anything else."""
+    machine = Machine(running_for=10 * MINUTE)
+    machine.set(-8 * HOUR)
+    machine.set(7 * HOUR)
+    machine.lives(MINUTE)
+    machine.is_down(2 * HOUR)
+    assert machine.starts() is None
+    assert machine.next_due == NOON - 58 * MINUTE
+    before, after = unaccounted(machine.cursor, machine.now)
+    assert before == (NOON - 59 * MINUTE, NOON - 10 * MINUTE)
+    assert after == (NOON, machine.now)
+
+
+def test_begun_anew_while_what_had_its_account_is_to_come() -> None:
+    """P2: a job that is put back does not run again what the clock is about to come to."""
+    machine = Machine(running_for=10 * HOUR)
+    machine.set(-8 * HOUR)
+    machine.lives(20 * MINUTE)
+    machine.set(7 * HOUR)
+    anew = Cursor("j", "g", 1, machine.now, machine.now)
+    machine.cursor = begun_anew(anew, machine.cursor, machine.now, machine.clock)
+    assert machine.next_due == NOON + MINUTE
+    machine.is_down(10 * MINUTE)
+    assert machine.starts() is None
     assert machine.next_due == NOON + MINUTE
 
 

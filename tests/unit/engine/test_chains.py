@@ -194,6 +194,31 @@ def test_a_join_remembers_across_a_restart(machine_with: MachineWith) -> None:
     assert outcomes(world, "right") == outcomes(world, "end") == ["succeeded"]
 
 
+@pytest.mark.parametrize("upstream", ["left", "other"])
+def test_what_was_skipped_before_a_restart_is_not_waited_for(
+    machine_with: MachineWith, upstream: str
+) -> None:
+    """P1: that there is still a run above it does not mean that it has one to come."""
+    side, other = replace(HEAD, name="side"), replace(HEAD, name="other")
+    right, end = after("right", "left", "side"), after("end", upstream, right="any")
+    world = machine_with(HEAD, side, other, after("left", "head"), right, end)
+    world.machine.tells_exits = True
+    behave(
+        world,
+        side=Behaviour(exits=(BAD,)),
+        left=Behaviour(lasts=(3 * MINUTE,)),
+        other=Behaviour(lasts=(2 * MINUTE,)),
+    )
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "right") == ["skipped"]
+    assert outcomes(world, "left") == ["running"]
+    world.kill_daemon()
+    world.boot_daemon()
+    world.pass_time(5 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+    assert outcomes(world, "right") == ["skipped"]
+
+
 def test_what_was_missed_has_no_followers(machine_with: MachineWith) -> None:
     """P1: a stretch that the head has missed is a stretch of what follows, as skipped."""
     head = replace(HEAD, missed=Missed.SKIP)

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
+from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.recovery import Recoverer
-from crond_py.model import Align, Cause, Missed, Outcome, Run
+from crond_py.model import Align, Cause, EveryMode, Missed, OnCrash, Outcome, Run
 from crond_py.ports import RunQuery
 from crond_py.schedule import spread
 from tests.simulation.fakes import Behaviour
@@ -125,6 +125,59 @@ def test_what_was_missed_while_down_is_on_the_grid() -> None:
     world.pass_time(10 * SECOND)
     assert dues(world) == [number * MINUTE for number in (15, 30, 45, 60)]
     assert {run.cause for run in rows(world)} == {Cause.CATCH_UP}
+
+
+@pytest.mark.parametrize("mode", EveryMode)
+@pytest.mark.parametrize("many", [1, 1000], ids=["of many", "alone"])
+def test_what_was_claimed_ahead_does_not_come_again(mode: EveryMode, many: int) -> None:
+    """P2: a restart between a claim and its instant is no clock that was set back."""
+    world = world_of(EveryTrigger(MINUTE, mode), on_crash=OnCrash.RERUN)
+    assert world.daemon is not None
+    world.daemon.core._agenda.many = many
+    world.reload()
+    world.pass_time(MINUTE - timedelta(milliseconds=5))
+    (due,) = dues(world)
+    assert world.clock.now() < BEGIN + due
+    restart(world, timedelta(0))
+    world.pass_time(50 * SECOND)
+    assert dues(world) == [due]
+    world.pass_time(MINUTE)
+    assert {run.era for run in rows(world)} == {0}
+
+
+@pytest.mark.parametrize("meanwhile", [QUARTERS, EveryTrigger(HOUR), AtTrigger(BEGIN + 9 * HOUR)])
+def test_what_had_its_row_is_known_whatever_the_job_was_meanwhile(meanwhile: Trigger) -> None:
+    """P2: a job that counted elapsed time for a while does not repeat what it ran by the clock."""
+    world = world_of(QUARTERS)
+    world.pass_time(15 * MINUTE)
+    world.set_clock(-8 * HOUR)
+    world.jobs["a"] = replace(world.jobs["a"], trigger=meanwhile)
+    world.reload()
+    world.pass_time(MINUTE)
+    world.set_clock(8 * HOUR - 10 * MINUTE)
+    world.jobs["a"] = replace(world.jobs["a"], trigger=QUARTERS)
+    world.reload()
+    world.pass_time(25 * MINUTE)
+    assert [due for due in starts(world) if due > timedelta(0)] == [15 * MINUTE, 30 * MINUTE]
+
+
+def test_what_is_to_come_again_does_not_run_again_for_a_job_that_was_put_back() -> None:
+    """P2: nor is a one-off held back, which comes once whatever the clock reads."""
+    world = world_of(QUARTERS)
+    world.jobs["b"] = replace(world.jobs["a"], name="b", trigger=CronTrigger(("0 0 1 1 *",)))
+    world.reload()
+    world.pass_time(15 * MINUTE)
+    world.set_clock(-8 * HOUR)
+    world.set_clock(8 * HOUR - 10 * MINUTE)
+    for is_enabled in (False, True):
+        world.jobs["a"] = replace(world.jobs["a"], enabled=is_enabled)
+        world.reload()
+    at = BEGIN + 15 * MINUTE
+    world.jobs["b"] = replace(world.jobs["b"], trigger=AtTrigger(at))
+    world.reload()
+    world.pass_time(25 * MINUTE)
+    assert [run.due - BEGIN for run in rows(world) if run.job == "a"] == [15 * MINUTE, 30 * MINUTE]
+    assert [run.due for run in rows(world) if run.job == "b"] == [at]
 
 
 # --- offset ---------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from crond_py.crontab.model import AtTrigger, CronTrigger, Job, Pool
 from crond_py.crontab.summary import fingerprint
 from crond_py.model import Missed, Overlap
@@ -54,8 +56,11 @@ def test_a_pool_that_is_gone_is_not_shown(machine_with: MachineWith) -> None:
     assert {pool.name for pool in world.daemon.core.status().pools} == {"default"}
 
 
-def test_a_job_removed_while_nobody_was_there_begins_anew(machine_with: MachineWith) -> None:
-    """P1: what fell while a job was not in the file is not missed, whenever it comes back."""
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_job_removed_while_nobody_was_there_begins_anew(
+    machine_with: MachineWith, *, power_cut: bool
+) -> None:
+    """P1: what fell while a job was not in the file is not missed, nor after a power cut."""
     job = replace(JOB, missed=Missed.ALL)
     world = machine_with(job)
     world.pass_time(MINUTE)
@@ -65,6 +70,7 @@ def test_a_job_removed_while_nobody_was_there_begins_anew(machine_with: MachineW
     world.boot_daemon()
     world.pass_time(5 * MINUTE)
     world.kill_daemon()
+    world.ledger = world.ledger.crash(power_cut=power_cut)
     world.jobs = {"a": job}
     world.boot_daemon()
     world.pass_time(SECOND)

@@ -298,6 +298,21 @@ def test_run_is_adopted(world: World) -> None:
 # --- the clock ----------------------------------------------------------------------------------
 
 
+def test_overlap_holds_after_a_restart_that_gives_up_a_run(world: World) -> None:
+    """P5: a task whose first waiting run is too late is still the one that the next run is of."""
+    job = replace(PLAIN, overlap=Overlap.QUEUE, start_within=6 * SECOND)
+    lasting(world, 100 * SECOND)
+    submit(world, new_task(world, job, every=5 * SECOND))
+    world.pass_time(11.5 * SECOND)
+    assert outcomes(world, "task:1") == ["running", "queued", "queued"]
+    world.kill_daemon()
+    world.machine.kill_leaders()
+    restart(world, SECOND)
+    world.pass_time(4 * SECOND)
+    assert outcomes(world, "task:1") == ["lost", "skipped", "running", "queued"]
+    assert is_alive(world, "task:1") == 1
+
+
 def test_elapsed_time_ignores_the_clock(world: World) -> None:
     """``in`` and ``every`` count elapsed time, whatever the clock is set to."""
     submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
