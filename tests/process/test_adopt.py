@@ -130,6 +130,29 @@ def test_a_zombie_shows_how_it_ended(
     os.close(pidfd)
 
 
+@pytest.mark.skipif(KERNEL < (6, 15), reason="needs PIDFD_INFO_EXIT, which Linux 6.15 brought")
+@pytest.mark.parametrize("is_late", [False, True])
+def test_how_a_process_ended_is_told_where_no_descriptor_is_left(
+    monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """P8: the pidfd knows it without a file of /proc, once the parent has reaped the process."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    pid, ticks, pidfd = _end("exit 9")
+    _refuse_waitid(monkeypatch)
+    monkeypatch.setattr(proctree, "read_process", refuse)
+    if is_late:
+        with pytest.raises(OSError, match="Too many open files"):
+            pidfds.exit_of_other(pidfd, pid, ticks)
+        monkeypatch.setattr(pidfds, "_wait_until_reaped", lambda _pidfd: os.waitpid(pid, 0))
+    else:
+        os.waitpid(pid, 0)
+    assert pidfds.exit_of_other(pidfd, pid, ticks) == Exit(code=9)
+    os.close(pidfd)
+
+
 def test_a_child_of_ours_can_be_adopted() -> None:
     """After an execve of the daemon, a survivor is its child, and is reaped."""
     pid, ticks, pidfd = _end("exit 5")
