@@ -29,6 +29,8 @@ MOST_STARTS: Final = 256
 
 WORTH_TWO: Final = 64
 
+NOBODY_KNOWS: Final = "what starts jobs was killed, and nobody knows whether this one ran"
+
 Held = tuple[ProcessSpec, Ready]
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,8 @@ class Bursts:
     """Starts many processes at once, and calls one of three for each.
 
     ``started`` with a process and when it began, ``again`` with a start that is still to be made,
-    ``failed`` where nobody can tell whether it was made. They must not raise.
+    ``failed`` where nobody can tell whether it was made. They must not raise: each start is
+    answered by one of them, once.
     """
 
     def __init__(
@@ -102,22 +105,19 @@ class Bursts:
     def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
         try:
             usher = Usher([ready for _, ready in starts], at_ns, self._clock)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - nothing has begun
             self._do_without(starts, at_ns, error)
             return
         try:
             with self._supervisor.ushering(usher.pids):
                 try:
                     usher.begin()
-                except (OSError, ValueError) as error:
+                except Exception as error:  # noqa: BLE001 - nothing has begun
                     self._do_without(starts, at_ns, error)
                     return
-                usher.wait()
-                for (spec, ready), result in zip(starts, usher.results(), strict=True):
-                    try:
-                        self._take(spec, ready, result, at_ns, usher.memory_floor_kb)
-                    except Exception:  # the boundary of one run: the others are taken over
-                        log.exception("run %s was not taken over", spec.tag)
+                results = _results_of(usher, len(starts))
+                for (spec, ready), result in zip(starts, results, strict=True):
+                    self._try_to_take(spec, ready, result, at_ns, usher.memory_floor_kb)
         finally:
             usher.close()
 
@@ -129,6 +129,15 @@ class Bursts:
         for spec, _ in starts:
             self._again(spec, at_ns)
 
+    def _try_to_take(
+        self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
+    ) -> None:
+        try:
+            self._take(spec, ready, result, at_ns, floor_kb)
+        except Exception:  # the boundary of one run: the others are taken over
+            log.exception("run %s was not taken over", spec.tag)
+            self._failed(spec, NOBODY_KNOWS)
+
     def _take(
         self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
     ) -> None:
@@ -139,7 +148,17 @@ class Bursts:
         elif pid := _find_child(spec):
             self._started(spec, Spawned(pid, floor_kb, ready.note), self._clock.time_ns())
         else:
-            self._failed(spec, "what starts jobs was killed, and nobody knows whether this one ran")
+            self._failed(spec, NOBODY_KNOWS)
+
+
+def _results_of(usher: Usher, number: int) -> list[Ushered]:
+    """Wait for an usher, and return what has become of each of its starts."""
+    try:
+        usher.wait()
+        return usher.results()
+    except Exception:  # the boundary of one usher: each of its starts is answered all the same
+        log.exception("what has been started together is not known")
+        return [Ushered(is_unknown=True)] * number
 
 
 def _find_child(spec: ProcessSpec) -> int:
