@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import select
 import signal
 import struct
@@ -23,13 +24,27 @@ _INFO_EXIT = 1 << 3  # PIDFD_INFO_EXIT, since Linux 6.15
 _INFO_BYTES = 64  # PIDFD_INFO_SIZE_VER0: mask first, exit_code last
 _GET_INFO = (3 << 30) | (_INFO_BYTES << 16) | (0xFF << 8) | 11  # _IOWR(0xFF, 11, pidfd_info)
 
+_RESERVED_DESCRIPTORS = 64
 _REAPED_WITHIN_MS = 50
 
 # What pidfd_open(2) answers where it has nothing to say about the process.
 _UNABLE = procfile.SHORTAGES | {errno.ENODEV, errno.ENOSYS, errno.EPERM}
 
 
-def open_verified(pid: int, start_ticks: int) -> int | None:
+def is_to_spare(descriptor: int) -> bool:
+    """Return whether a descriptor that was just opened can be kept.
+
+    Not where they are so short that starts and clients would have to go without. The kernel gives
+    out the lowest number that is free, so it tells how many are used. The limit is asked for each
+    time, as others can change it.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        limit = os.sysconf("SC_OPEN_MAX")
+    return descriptor <= limit - min(_RESERVED_DESCRIPTORS, limit // 4)
+
+
+def open_verified(pid: int, start_ticks: int | None) -> int | None:
     """Return a pidfd for the process that started at ``start_ticks``; None if it is gone.
 
     Raises OSError where there is such a process and it cannot be held (out of descriptors).
@@ -48,6 +63,13 @@ def open_verified(pid: int, start_ticks: int) -> int | None:
         if not is_same:
             os.close(pidfd)
     return pidfd if is_same else None
+
+
+def has_ended(pidfd: int) -> bool:
+    """Return whether a process has ended, be it reaped or not."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def send(pidfd: int, number: signal.Signals) -> None:

@@ -168,9 +168,13 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        pidfd = self._hold(survivor)
-        if pidfd is None:
-            return False
+        try:
+            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
+        except OSError:  # out of descriptors: it may be there, and is looked for
+            pidfd = None
+        else:
+            if pidfd is None:
+                return False
         child = Child(
             spec.key,
             tag=survivor.tag,
@@ -192,9 +196,17 @@ class ProcessRunner:
         """
         users = _users_with(_find_uid(spec))
         believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
-        held = [(self._hold(survivor), survivor) for survivor in believed]
-        members = {fd: (s.pid, s.start_ticks) for fd, s in held if fd is not None}
-        if not members:
+        members: dict[int, tuple[int, int]] = {}
+        is_short = False
+        for each in believed:
+            try:
+                pidfd = pidfds.open_verified(each.pid, each.start_ticks)
+            except OSError:  # likewise
+                is_short = True
+            else:
+                if pidfd is not None:
+                    members[pidfd] = (each.pid, each.start_ticks)
+        if not members and not is_short:
             return False
         child = Child(
             spec.key,
@@ -208,7 +220,10 @@ class ProcessRunner:
             has_ended=True,
             exit=Exit(),
         )
-        return self._keep(spec, is_watched=lambda: self._supervisor.watch_rest(child, members))
+        return self._keep(
+            spec,
+            is_watched=lambda: self._supervisor.watch_rest(child, members, is_short=is_short),
+        )
 
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
@@ -221,13 +236,6 @@ class ProcessRunner:
             return True
         self._keeper.ended(spec.key)
         return False
-
-    def _hold(self, survivor: Survivor) -> int | None:
-        try:
-            return pidfds.open_verified(survivor.pid, survivor.start_ticks)
-        except OSError as error:
-            log.warning("cannot watch process %d of run %s: %s", survivor.pid, survivor.tag, error)
-            return None
 
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread. Does not raise."""

@@ -84,6 +84,30 @@ def test_survivor_ends_while_descriptors_are_short(daemon: Daemon, bell: Bell, g
     daemon.wait_exit()
 
 
+def test_more_survivors_than_descriptors(daemon: Daemon, mark: str) -> None:
+    """All are adopted, and the daemon still answers, starts jobs and ends them (P5, P8)."""
+    number = 60
+    jobs = "".join(
+        f'[jobs.j{each}]\nstartup = true\ncommand = ["sleep", "{mark}"]\non_stop = "leave"\n'
+        for each in range(number)
+    )
+    jobs += '[jobs.other]\nschedule = "@yearly"\ncommand = "true"\n'
+    few = ("sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh")
+    log = daemon.start(jobs, under=few)
+    log.wait("run started", count=number)
+    daemon.stop()
+    log = daemon.start(under=few)
+    assert len(log.all("run of an earlier pycron: adopt")) == number
+    assert len(daemon.status()["active"]) == number
+    assert len(processes_with(mark)) == number
+    daemon.cli("cancel", f"j{number - 1}")
+    daemon.cli("trigger", "other")
+    log.wait("run succeeded", job="other")
+    assert len(processes_with(mark)) == number - 1
+    assert not log.all("run lost")
+    daemon.kill()
+
+
 def test_survivor_whose_start_was_not_recorded(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     """Killed before it could note the process, the daemon finds it all the same (P2, P5).
 
