@@ -20,6 +20,7 @@ from crond_py.runner.orphans import list_children
 from crond_py.runner.spawn import Ready, Spawned
 from crond_py.runner.supervisor import Supervisor
 from crond_py.runner.ushers import Usher, Ushered
+from crond_py.vital import VitalThread
 
 MOST_USHERS: Final = 2
 """More do not start more, see vfork(2): the kernel has its own locks for that."""
@@ -65,7 +66,7 @@ class Bursts:
         """Start all of it at an instant of the monotonic clock; returns at once."""
         ways = min(MOST_USHERS, len(os.sched_getaffinity(0))) if len(starts) >= WORTH_TWO else 1
         for part in (starts[number::ways] for number in range(ways)):
-            thread = threading.Thread(
+            thread = VitalThread(
                 target=self._run, args=(part, at_ns), name="pycron-usher", daemon=True
             )
             with self._lock:

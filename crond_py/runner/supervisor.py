@@ -31,6 +31,7 @@ from crond_py.runner.ender import Ender
 from crond_py.runner.orphans import Orphans
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.unheld import Unheld
+from crond_py.vital import VitalThread
 
 _REST_NS = 1_000_000_000
 
@@ -57,7 +58,7 @@ class Supervisor:
         self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
-        self._thread = threading.Thread(target=self._run, name="pycron-supervisor", daemon=True)
+        self._thread = VitalThread(target=self._run, name="pycron-supervisor", daemon=True)
 
     def open(self) -> None:
         """Start the threads."""
@@ -134,9 +135,8 @@ class Supervisor:
                 self._unheld.add(child)
                 os.eventfd_write(self._wake, 1)
                 return True
-        waiter = threading.Thread(
-            target=self._wait_for, args=(child,), name=f"pycron-waiter-{child.pid}", daemon=True
-        )
+        name = f"pycron-waiter-{child.pid}"
+        waiter = VitalThread(target=self._wait_for, args=(child,), name=name, daemon=True)
         try:
             waiter.start()
         except RuntimeError:  # no thread is to be had either, so this one has to do

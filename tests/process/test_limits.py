@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.clock import SystemClock
 from crond_py.ports import Started
 from crond_py.runner import pidfds, proctree, starters
 from crond_py.runner.supervisor import Supervisor
+from crond_py.vital import VitalThread
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.clock import FakeClock
 
@@ -247,6 +249,19 @@ def test_idle_threads_sleep_without_a_limit(harness: Harness) -> None:
                 break
     harness.runner.stop(key, force=True)
     harness.ended(key)
+
+
+def test_the_daemon_does_not_outlive_a_thread_of_the_runner(harness: Harness) -> None:
+    """Without one of them no run would begin or end any more, and nobody would know (P8)."""
+    spec = harness.spec(("true",))
+    harness.runner.start(spec, at_ns=SystemClock().monotonic_ns() + 200_000_000)
+    harness.ended(spec.key)
+    threads = [t for t in threading.enumerate() if t.name.startswith("pycron-")]
+    assert {t.name.rstrip("-12") for t in threads} == {
+        *("pycron-supervisor", "pycron-ender", "pycron-starter", "pycron-starters"),
+        "pycron-punctual",
+    }
+    assert all(isinstance(thread, VitalThread) for thread in threads)
 
 
 def test_opening_and_closing_is_idempotent(idle: Harness) -> None:
