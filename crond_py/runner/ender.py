@@ -185,8 +185,8 @@ class Ender:
             snapshot = Snapshot.take_trees(known) if sees_all else pictures.full
             left = find_descendants(snapshot, child.root, known)
         except OSError as error:  # out of descriptors
-            if not child.pid:  # all that is left of it may be there
-                raise
+            if not child.pid or child.leftovers is Leftovers.KILL:
+                raise  # it may be there, and is waited for or to be ended
             self._watch.finish(child, f"what it left running is not known: {error.strerror}")
             return False
         if snapshot.has_gaps and not child.was_rechecked:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from crond_py.clock import SystemClock
-from crond_py.ports import Started
+from crond_py.model import Leftovers
+from crond_py.ports import LeftOver, Started
 from crond_py.runner import pidfds, proctree, starters
 from crond_py.runner.supervisor import Supervisor
 from crond_py.vital import VitalThread
@@ -148,6 +149,28 @@ def test_a_stop_is_carried_out_where_orphans_cannot_be_asked_for(
         assert not has_ended(os.dup(inner_pidfd))
     assert harness.ended(key).exit.signal == (9 if force else 15)
     wait_until_gone(inner_pidfd)
+
+
+def test_what_is_to_be_ended_is_looked_for_until_it_is_seen(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can see what a run has left, what its spec says of that is not forgotten (P6)."""
+    looks = threading.Semaphore(0)
+
+    def refuse(*_arguments: object) -> dict[int, int]:
+        looks.release()
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervisor, "orphans_of", refuse)
+        key = harness.start("setsid sleep 999 & exit 0", leftovers=Leftovers.KILL)
+        for _ in range(2):
+            assert looks.acquire(timeout=PATIENCE_S)
+        assert [type(event) for event in harness.told(key)] == [Started]
+    assert harness._wait(lambda event: isinstance(event, LeftOver)).key == key
+    harness.runner.stop(key, force=True)
+    assert harness.ended(key).exit.code == 0
+    assert harness.leftovers() == []
 
 
 @pytest.mark.parametrize("is_sent", [True, False], ids=["by number", "not at all"])
