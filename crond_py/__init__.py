@@ -20,6 +20,7 @@ A map of the package; imports go down only.
     policy          the rules as pure functions: overlap, missed, retry, recovery
     clocksteps      the same: what a step of the wall clock changes
     clock           the system's clock, the only reader of it
+    vital           threads that the daemon does not outlive
     ports           the seams between the parts, as Protocols
     schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors

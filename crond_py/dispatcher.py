@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from crond_py.ports import Clock, Timer
+from crond_py.vital import VitalThread
 
 log = logging.getLogger("pycron.dispatcher")
 
@@ -183,7 +184,7 @@ class Dispatcher:
         with self._condition:
             if self._thread is not None or self._is_stopped:
                 return
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = VitalThread(target=self._run, name=self._name, daemon=True)
             thread.start()
             self._thread = thread
 

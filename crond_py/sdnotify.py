@@ -2,7 +2,7 @@
 
 Without a NOTIFY_SOCKET in the environment every method does nothing. None raises, and none keeps
 its caller waiting: what is told from the main thread waits a second at most for a manager whose
-queue is full, the sign of life, which comes from the thread that starts jobs, not at all. One
+queue is full, the sign of life, which comes from the engine, not at all. One
 socket is held from the start, so that running out of descriptors does not look like death.
 
 When to tell what is the service's business, not this module's.

@@ -66,7 +66,7 @@ from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
 from crond_py.logfields import fields
-from crond_py.logs import configure_logging
+from crond_py.logs import Log, configure_logging
 from crond_py.model import OutputMode
 from crond_py.pidfile import PidFile
 from crond_py.places import Places
@@ -79,6 +79,7 @@ from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, format_duration
 from crond_py.sdnotify import Notifier
+from crond_py.vital import ending_by
 
 if TYPE_CHECKING:
     from crond_py.daemonize import Readiness
@@ -399,18 +400,25 @@ class Service:
         if period is not None:
             self._dispatcher.call_at(self._clock.monotonic_ns(), _BEAT)
 
+    def _give_sign_of_life(self) -> None:
+        """Feed the watchdog; called by the engine, and the next time by way of the dispatcher.
+
+        So neither of them can hang, or be gone, and the daemon pass for alive.
+        """
+        self._notifier.alive()
+        period = self._notifier.watchdog_period
+        if period is not None:
+            next_ns = self._clock.monotonic_ns() + to_ns(period) // 2
+            self._dispatcher.call_at(next_ns, _BEAT)
+
     def _deliver(self, items: list[object], popped_ns: int) -> None:
-        """Pass on what is due; the watchdog is fed by the dispatcher's own thread."""
+        """Pass on what is due."""
         if _LISTEN in items:
             items = [item for item in items if item is not _LISTEN]
             self._inbox.put(_LISTEN)
         if _BEAT in items:
             items = [item for item in items if item is not _BEAT]
-            period = self._notifier.watchdog_period
-            self._notifier.alive()
-            if period is not None:
-                half_ns = to_ns(period) // 2
-                self._dispatcher.call_at(popped_ns + half_ns, _BEAT)
+            self._engine.call(self._give_sign_of_life)
         if items:
             self._engine.timers_fired(items, popped_ns)
 
@@ -442,7 +450,9 @@ def main(arguments: Sequence[str]) -> int:
         keep_one_heap()
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
-            Service(options, daemon_log).run(readiness.up if readiness is not None else _nothing)
+            with ending_by(partial(_give_up, daemon_log)):
+                service = Service(options, daemon_log)
+                service.run(readiness.up if readiness is not None else _nothing)
         finally:
             daemon_log.close(LOG_PATIENCE)
     except PycronError as error:
@@ -453,6 +463,12 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{text}\n")
         return error.exit_code
     return 0
+
+
+def _give_up(daemon_log: Log) -> None:
+    """End the process as a crash does: what is half done is left to the next one."""
+    daemon_log.close(LOG_PATIENCE)
+    os._exit(PycronError.exit_code)
 
 
 def _seconds(value: float | None) -> timedelta | None:

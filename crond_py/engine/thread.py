@@ -22,6 +22,7 @@ from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import RequestRefusedError
 from crond_py.model import Run
 from crond_py.ports import NewTask, ProcessEvent, Submitted
+from crond_py.vital import VitalThread
 
 MAX_BATCH = 2000
 """How many events are committed together at most."""
@@ -60,6 +61,13 @@ class Engine:
         """Have the engine look at the clock at once."""
         self._inbox.put(ClockChanged())
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the engine's thread call something, after all that lies in the inbox.
+
+        It is not called where the engine does not get on, or not any more.
+        """
+        self._inbox.put(Call(function))
+
     # --- the thread -----------------------------------------------------------------------
 
     def start(self, core: Core) -> None:
@@ -68,7 +76,7 @@ class Engine:
             if self._thread is not None or self._is_closed:
                 return
             self._core = core
-            self._thread = threading.Thread(target=self._loop, args=(core,), name="pycron-engine")
+            self._thread = VitalThread(target=self._loop, args=(core,), name="pycron-engine")
             self._thread.start()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -116,7 +117,10 @@ class _Handler(logging.Handler):
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put the record's line on the queue."""
+        """Put the record's line on the queue. Never raises: whoever logs may be all that is left.
+
+        A thread that tells of a fault it has survived would end by telling it.
+        """
         try:
             line = self.format(record)
         except Exception:  # noqa: BLE001 - by logging's contract no record hurts who wrote it
@@ -126,8 +130,9 @@ class _Handler(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Log that a record could not be made into a line, and where it came from."""
-        substitute = logging.LogRecord(
-            record.name, logging.ERROR, record.pathname, record.lineno,
-            "log record cannot be formatted: %s", (f"{record.msg!r}",), sys.exc_info(),
-        )  # fmt: skip
-        self._writer.put(self.format(substitute))
+        with suppress(Exception):  # the same shortage may meet this line
+            substitute = logging.LogRecord(
+                record.name, logging.ERROR, record.pathname, record.lineno,
+                "log record cannot be formatted: %s", (f"{record.msg!r}",), sys.exc_info(),
+            )  # fmt: skip
+            self._writer.put(self.format(substitute))

@@ -15,6 +15,7 @@ import logging
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 
 from crond_py.printable import printable, printable_line
 
@@ -128,8 +129,31 @@ def _words_of(record: logging.LogRecord) -> str:
 def _traceback_of(record: logging.LogRecord) -> list[str]:
     if not (record.exc_info and record.exc_info[0]):
         return []
-    text = logging.Formatter().formatException(record.exc_info)
+    try:
+        text = logging.Formatter().formatException(record.exc_info)
+    except Exception:  # noqa: BLE001 - what it needs is read when it is first used, see ``lean``
+        text = _bare_traceback(*record.exc_info)
     return printable(text[-_LONGEST_TRACEBACK:]).replace("\t", "\\t").split("\n")
+
+
+def _bare_traceback(
+    kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+) -> str:
+    """Return a traceback without the lines of the source, for which no file has to be opened.
+
+    That cannot be done where no descriptor is left, or Python's own files have been replaced.
+    """
+    lines = ["Traceback (most recent call last), without its source:"]
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {traceback.tb_lineno}, in {code.co_name}')
+        traceback = traceback.tb_next
+    name = "None" if kind is None else kind.__qualname__
+    try:
+        lines.append(f"{name}: {error}")
+    except Exception:  # noqa: BLE001 - the exception's own method
+        lines.append(name)
+    return "\n".join(lines)
 
 
 def _priority_of(record: logging.LogRecord) -> int:

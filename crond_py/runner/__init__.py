@@ -18,8 +18,9 @@ What holds, whatever happens:
    gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit.
-5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen
-   for want of a descriptor is looked for again each second.
+5. No thread wakes up while nothing happens. Only what cannot be seen or held for want of a
+   descriptor is looked for again each second: a tree that is to be ended, and what an earlier
+   runner has started. It is never taken for gone because of that.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
    where only some of a tree is left.
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
@@ -37,8 +38,9 @@ There is no cgroup for each run. Python cannot start a process in one, and movin
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
-``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
-on; ``errands`` are none of it; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
+``orphans`` do the work, ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree
+by ``marks``, which ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``,
+``pidfds`` and ``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there

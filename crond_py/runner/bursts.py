@@ -20,6 +20,7 @@ from crond_py.runner.orphans import list_children
 from crond_py.runner.spawn import Ready, Spawned
 from crond_py.runner.supervisor import Supervisor
 from crond_py.runner.ushers import Usher, Ushered
+from crond_py.vital import VitalThread
 
 MOST_USHERS: Final = 2
 """More do not start more, see vfork(2): the kernel has its own locks for that."""
@@ -28,6 +29,8 @@ MOST_STARTS: Final = 256
 """An usher's starts are known of when all are begun, so that is not to take long."""
 
 WORTH_TWO: Final = 64
+
+NOBODY_KNOWS: Final = "what starts jobs was killed, and nobody knows whether this one ran"
 
 Held = tuple[ProcessSpec, Ready]
 
@@ -38,7 +41,8 @@ class Bursts:
     """Starts many processes at once, and calls one of three for each.
 
     ``started`` with a process and when it began, ``again`` with a start that is still to be made,
-    ``failed`` where nobody can tell whether it was made. They must not raise.
+    ``failed`` where nobody can tell whether it was made. They must not raise: each start is
+    answered by one of them, once.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Bursts:
         """Start all of it at an instant of the monotonic clock; returns at once."""
         ways = min(MOST_USHERS, len(os.sched_getaffinity(0))) if len(starts) >= WORTH_TWO else 1
         for part in (starts[number::ways] for number in range(ways)):
-            thread = threading.Thread(
+            thread = VitalThread(
                 target=self._run, args=(part, at_ns), name="pycron-usher", daemon=True
             )
             with self._lock:
@@ -102,22 +106,19 @@ class Bursts:
     def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
         try:
             usher = Usher([ready for _, ready in starts], at_ns, self._clock)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - nothing has begun
             self._do_without(starts, at_ns, error)
             return
         try:
             with self._supervisor.ushering(usher.pids):
                 try:
                     usher.begin()
-                except (OSError, ValueError) as error:
+                except Exception as error:  # noqa: BLE001 - nothing has begun
                     self._do_without(starts, at_ns, error)
                     return
-                usher.wait()
-                for (spec, ready), result in zip(starts, usher.results(), strict=True):
-                    try:
-                        self._take(spec, ready, result, at_ns, usher.memory_floor_kb)
-                    except Exception:  # the boundary of one run: the others are taken over
-                        log.exception("run %s was not taken over", spec.tag)
+                results = _results_of(usher, len(starts))
+                for (spec, ready), result in zip(starts, results, strict=True):
+                    self._try_to_take(spec, ready, result, at_ns, usher.memory_floor_kb)
         finally:
             usher.close()
 
@@ -129,6 +130,15 @@ class Bursts:
         for spec, _ in starts:
             self._again(spec, at_ns)
 
+    def _try_to_take(
+        self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
+    ) -> None:
+        try:
+            self._take(spec, ready, result, at_ns, floor_kb)
+        except Exception:  # the boundary of one run: the others are taken over
+            log.exception("run %s was not taken over", spec.tag)
+            self._failed(spec, NOBODY_KNOWS)
+
     def _take(
         self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
     ) -> None:
@@ -139,7 +149,17 @@ class Bursts:
         elif pid := _find_child(spec):
             self._started(spec, Spawned(pid, floor_kb, ready.note), self._clock.time_ns())
         else:
-            self._failed(spec, "what starts jobs was killed, and nobody knows whether this one ran")
+            self._failed(spec, NOBODY_KNOWS)
+
+
+def _results_of(usher: Usher, number: int) -> list[Ushered]:
+    """Wait for an usher, and return what has become of each of its starts."""
+    try:
+        usher.wait()
+        return usher.results()
+    except Exception:  # the boundary of one usher: each of its starts is answered all the same
+        log.exception("what has been started together is not known")
+        return [Ushered(is_unknown=True)] * number
 
 
 def _find_child(spec: ProcessSpec) -> int:

@@ -21,9 +21,10 @@ class Child:
     ``group_reached``, ``unwatched``, ``spared`` and ``was_rechecked``, which are the ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
-    and where descriptors were short: then a thread waits for it. ``is_own``: it is our child, so
-    only we reap it; until then its number, and those of the process group and session it leads,
-    are given to nobody else. ``is_adopted``: an earlier daemon started it.
+    and where descriptors were short: then a thread waits for it, or it is looked for (``unheld``).
+    ``is_own``: it is our child, so only we reap it; until then its number, and those of the process
+    group and session it leads, are given to nobody else. ``is_adopted``: an earlier daemon started
+    it.
 
     ``stop`` is the strongest signal asked for, ``sent`` the one sent to the leader, to all of its
     group if that is ``group_reached``, and ``sent_to_all`` the one sent to what else was found.

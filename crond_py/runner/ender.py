@@ -35,6 +35,7 @@ from crond_py.runner.leftovers import describe_left, describe_spared
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.reach import attend, is_in_group, signal_leader
 from crond_py.runner.watch import Watch
+from crond_py.vital import VitalThread
 
 _CLOSE: Final = object()
 _AGAIN_S: Final = 1.0
@@ -72,7 +73,7 @@ class Ender:
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._unseen: dict[object, None] = {}
         self._is_blind = False
-        self._thread = threading.Thread(target=self._run, name="pycron-ender", daemon=True)
+        self._thread = VitalThread(target=self._run, name="pycron-ender", daemon=True)
 
     def open(self) -> None:
         """Start the thread."""
@@ -184,6 +185,8 @@ class Ender:
             snapshot = Snapshot.take_trees(known) if sees_all else pictures.full
             left = find_descendants(snapshot, child.root, known)
         except OSError as error:  # out of descriptors
+            if not child.pid or child.leftovers is Leftovers.KILL:
+                raise  # it may be there, and is waited for or to be ended
             self._watch.finish(child, f"what it left running is not known: {error.strerror}")
             return False
         if snapshot.has_gaps and not child.was_rechecked:

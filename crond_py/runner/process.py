@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from crond_py.clock import instant_of
 from crond_py.errors import CannotStartError
@@ -43,6 +44,8 @@ from crond_py.runner.supervisor import Supervisor
 from crond_py.runner.ushers import can_be_ushered
 
 log = logging.getLogger(__name__)
+
+FAILED: Final = "pycron has failed; its log has more"
 
 
 class ProcessRunner:
@@ -165,9 +168,13 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        pidfd = self._hold(survivor)
-        if pidfd is None:
-            return False
+        try:
+            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
+        except OSError:  # out of descriptors: it may be there, and is looked for
+            pidfd = None
+        else:
+            if pidfd is None:
+                return False
         child = Child(
             spec.key,
             tag=survivor.tag,
@@ -189,9 +196,17 @@ class ProcessRunner:
         """
         users = _users_with(_find_uid(spec))
         believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
-        held = [(self._hold(survivor), survivor) for survivor in believed]
-        members = {fd: (s.pid, s.start_ticks) for fd, s in held if fd is not None}
-        if not members:
+        members: dict[int, tuple[int, int]] = {}
+        is_short = False
+        for each in believed:
+            try:
+                pidfd = pidfds.open_verified(each.pid, each.start_ticks)
+            except OSError:  # likewise
+                is_short = True
+            else:
+                if pidfd is not None:
+                    members[pidfd] = (each.pid, each.start_ticks)
+        if not members and not is_short:
             return False
         child = Child(
             spec.key,
@@ -205,7 +220,10 @@ class ProcessRunner:
             has_ended=True,
             exit=Exit(),
         )
-        return self._keep(spec, is_watched=lambda: self._supervisor.watch_rest(child, members))
+        return self._keep(
+            spec,
+            is_watched=lambda: self._supervisor.watch_rest(child, members, is_short=is_short),
+        )
 
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
@@ -219,21 +237,15 @@ class ProcessRunner:
         self._keeper.ended(spec.key)
         return False
 
-    def _hold(self, survivor: Survivor) -> int | None:
-        try:
-            return pidfds.open_verified(survivor.pid, survivor.start_ticks)
-        except OSError as error:
-            log.warning("cannot watch process %d of run %s: %s", survivor.pid, survivor.tag, error)
-            return None
-
     def _begin(self, spec: ProcessSpec) -> None:
-        """Start one process; runs on a starter's thread."""
-        with self._lock:
-            is_stopped = self._pending[spec.key] is not None
-        if is_stopped:
-            self._fail(spec.key, "stopped before it was started")
+        """Start one process; runs on a starter's thread. Does not raise."""
+        try:
+            is_over = self._is_stopped(spec) or self._is_held(spec)
+        except Exception:  # the boundary of one run: that it will not be started is told
+            log.exception("could not start run %s", spec.tag)
+            self._fail(spec.key, FAILED)
             return
-        if self._is_held(spec):
+        if is_over:
             return
         token = self._supervisor.start_begins(spec.key)
         try:
@@ -246,6 +258,14 @@ class ProcessRunner:
             self._fail(spec.key, result.reason)
             return
         self._is_under_watch(spec.key)
+
+    def _is_stopped(self, spec: ProcessSpec) -> bool:
+        """Tell of a start that is not wanted any more, and whether it is one."""
+        with self._lock:
+            is_stopped = self._pending[spec.key] is not None
+        if is_stopped:
+            self._fail(spec.key, "stopped before it was started")
+        return is_stopped
 
     def _is_held(self, spec: ProcessSpec) -> bool:
         """Find what a start needs whose instant has not come yet, and have it wait for that.
@@ -311,10 +331,10 @@ class ProcessRunner:
             return spawn(spec, streams=self._streams, ready=ready)
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
-            return Refused("pycron has failed; its log has more")
+            return Refused(FAILED)
 
     def _watch(self, spec: ProcessSpec, spawned: Spawned, started_at: datetime) -> None:
-        """Tell that a process runs, and have it watched."""
+        """Tell that a process runs, and have it watched. Does not raise."""
         try:
             ticks = proctree.start_ticks(spawned.pid)
         except OSError:  # no descriptor to read it with; it is our child, so nobody needs it
@@ -331,14 +351,20 @@ class ProcessRunner:
             memory_floor_kb=spawned.memory_floor_kb,
         )
         if self._streams is None:  # else its file, if it names one, has nothing of this process
-            self._keeper.add(spec)
+            self._try_to_keep(spec)
         self._tell(Started(spec.key, spawned.pid, ticks, started_at, spawned.note))
         try:
             self._supervisor.watch(child)
         except Exception:  # likewise; that it has started is told, so its end must be
             log.exception("process %d of run %s is not watched", spawned.pid, spec.tag)
-            note = f"process {spawned.pid} is not watched: pycron has failed; its log has more"
+            note = f"process {spawned.pid} is not watched: {FAILED}"
             self._tell(Ended(spec.key, Exit(), self._clock.now(), note))
+
+    def _try_to_keep(self, spec: ProcessSpec) -> None:
+        try:
+            self._keeper.add(spec)
+        except Exception:  # likewise; that it runs is told even so
+            log.exception("nobody looks after the output of run %s", spec.tag)
 
     def _fail(self, key: AttemptKey, reason: str) -> None:
         with self._lock:

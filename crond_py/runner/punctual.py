@@ -18,6 +18,7 @@ from typing import Final
 from crond_py.ports import AttemptKey, Clock, ProcessSpec
 from crond_py.runner.spawn import Ready
 from crond_py.runner.ushers import can_be_ushered
+from crond_py.vital import VitalThread
 
 GATHERING_NS: Final = 60_000_000
 """How long before the instant ushers are started: a Python that imports next to nothing is up."""
@@ -116,7 +117,7 @@ class Punctual:
         return left
 
     def _begin(self) -> threading.Thread | None:
-        thread = threading.Thread(target=self._run, name="pycron-punctual", daemon=True)
+        thread = VitalThread(target=self._run, name="pycron-punctual", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the system's limit; tried again with the next start

@@ -19,18 +19,28 @@ log = logging.getLogger(__name__)
 
 
 def signal_leader(child: Child, number: signal.Signals) -> None:
-    """Signal the leader and the group it leads, once with each signal. That needs no look."""
-    if child.sent is not number:
-        child.group_reached = _signal_leader(child, number)
-        child.sent = number
+    """Signal the leader and the group it leads, once with each signal. That needs no look.
+
+    Raises OSError where the leader is not our child, and no descriptor is left to reach it by.
+    """
+    if child.sent is number:
+        return
+    if child.pidfd is not None or child.is_own or not child.pid:
+        child.group_reached = _signal_leader(child, child.pidfd, number)
+    elif (pidfd := pidfds.open_verified(child.pid, child.start_ticks)) is not None:
+        try:
+            child.group_reached = _signal_leader(child, pidfd, number)
+        finally:
+            os.close(pidfd)
+    child.sent = number
 
 
-def _signal_leader(child: Child, number: signal.Signals) -> int | None:
+def _signal_leader(child: Child, pidfd: int | None, number: signal.Signals) -> int | None:
     """Signal the leader, with its whole group if it leads one; return the group reached."""
-    if pidfds.send_to_group(child.pidfd, child.pid, number, is_pinned=child.is_own):
+    if pidfds.send_to_group(pidfd, child.pid, number, is_pinned=child.is_own):
         return child.pid
-    if child.pidfd is not None:
-        _try_to_send(child.pidfd, number, child, child.pid)
+    if pidfd is not None:
+        _try_to_send(pidfd, number, child, child.pid)
     return None
 
 
@@ -54,7 +64,7 @@ def attend(
     if is_known:
         os.close(pidfd)
     elif not watch.add_member(child, pidfd, process):
-        reason = "the kernel watches no more descriptors"
+        reason = "no descriptor is left to watch it by"
         _note_unwatched(child, process, reason, is_owed=False)
 
 

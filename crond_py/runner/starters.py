@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from crond_py.ports import AttemptKey, Clock, ProcessSpec
+from crond_py.vital import VitalThread
 
 PATIENCE_NS = 1_000_000_000
 HANGS_AFTER_NS = 250_000_000
@@ -53,9 +54,7 @@ class Starters:
         with self._lock:
             for _ in range(self._base):
                 self._add_thread()
-            self._relief = threading.Thread(
-                target=self._relieve, name="pycron-starters", daemon=True
-            )
+            self._relief = VitalThread(target=self._relieve, name="pycron-starters", daemon=True)
             self._relief.start()
 
     def put(self, *specs: ProcessSpec) -> None:
@@ -103,9 +102,7 @@ class Starters:
     def _add_thread(self) -> None:
         """Add a thread; the caller holds the lock. Raises RuntimeError where none can be had."""
         self._number += 1
-        thread = threading.Thread(
-            target=self._run, name=f"pycron-starter-{self._number}", daemon=True
-        )
+        thread = VitalThread(target=self._run, name=f"pycron-starter-{self._number}", daemon=True)
         # It takes the lock first, so it is in the set before it can leave it.
         thread.start()
         self._threads.add(thread)

@@ -5,7 +5,8 @@ glance at our children shows whether it has left anything. If not, it is reaped 
 is told. If it may have, or is being stopped, it is handed to the ender and stays a zombie, which
 keeps its number from being given away, until it is known what becomes of its tree.
 
-A child for which no descriptor is left is waited for by a thread of its own. Descriptors are
+A child for which no descriptor is left is waited for by a thread of its own; what is no child of
+ours is looked for each second (``unheld``). Descriptors are
 taken to be short before they are used up, since starting a process and serving clients need
 some too. The limit itself is not raised: every child would inherit it, and programs that use
 select(2) break above 1024.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import select
 import signal
 import threading
@@ -30,8 +30,9 @@ from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
 from crond_py.runner.orphans import Orphans
 from crond_py.runner.proctree import Process, Snapshot
+from crond_py.runner.unheld import Unheld
+from crond_py.vital import VitalThread
 
-_RESERVED_DESCRIPTORS = 64
 _REST_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,10 @@ class Supervisor:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
-        self._highest_descriptor = _highest_descriptor()
+        self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
-        self._thread = threading.Thread(target=self._run, name="pycron-supervisor", daemon=True)
+        self._thread = VitalThread(target=self._run, name="pycron-supervisor", daemon=True)
 
     def open(self) -> None:
         """Start the threads."""
@@ -114,17 +115,13 @@ class Supervisor:
             pidfd = os.pidfd_open(pid)
         except OSError:  # out of descriptors, or a sandbox that has no such call
             return None
-        # The kernel gives out the lowest number that is free, so this one tells how many are used.
-        if pidfd <= self._highest_descriptor:
+        if pidfds.is_to_spare(pidfd):
             return pidfd
         os.close(pidfd)
         return None
 
     def watch(self, child: Child) -> bool:
-        """Watch a process from now on; its pidfd is the supervisor's. False: that cannot be done.
-
-        Only a process that is not our child can be refused.
-        """
+        """Watch a process from now on; its pidfd is the supervisor's. False: we are closed."""
         with self._lock:
             if self._closed:
                 if child.pidfd is not None:
@@ -134,22 +131,24 @@ class Supervisor:
             if child.pidfd is not None and self._register(child.pidfd, child):
                 return True
             child.pidfd = None
-            if not child.is_own:
-                del self._children[child.key]
-                return False
-        waiter = threading.Thread(
-            target=self._wait_for, args=(child,), name=f"pycron-waiter-{child.pid}", daemon=True
-        )
+            if not child.is_own:  # that it cannot be held does not say that it is gone
+                self._unheld.add(child)
+                os.eventfd_write(self._wake, 1)
+                return True
+        name = f"pycron-waiter-{child.pid}"
+        waiter = VitalThread(target=self._wait_for, args=(child,), name=name, daemon=True)
         try:
             waiter.start()
         except RuntimeError:  # no thread is to be had either, so this one has to do
             self._wait_for(child)
         return True
 
-    def watch_rest(self, child: Child, members: dict[int, tuple[int, int]]) -> bool:
+    def watch_rest(
+        self, child: Child, members: dict[int, tuple[int, int]], *, is_short: bool
+    ) -> bool:
         """Watch a child that has only members left, by their pidfds, which are the supervisor's.
 
-        False: none of them can be watched.
+        ``is_short``: others could not be held, and are looked for. False: we are closed.
         """
         with self._lock:
             for descriptor, member in members.items():
@@ -157,16 +156,30 @@ class Supervisor:
                     os.close(descriptor)
                 elif self._register(descriptor, child):
                     child.members[descriptor] = member
-            if not child.members:
+            if self._closed:
                 return False
             self._children[child.key] = child
+        if is_short or len(child.members) < len(members):
+            self._ender.look_at(child)
         return True
 
+    def _hold_late(self, child: Child, pidfd: int) -> bool:
+        """Watch an unheld process by a descriptor after all; closed where it cannot be kept."""
+        with self._lock:
+            if not self._register(pidfd, child):
+                return False
+            child.pidfd = pidfd
+            return True
+
     def _register(self, descriptor: int, child: Child | None) -> bool:
-        """Add a descriptor to those under watch, or close it where the kernel takes no more."""
+        """Add a descriptor to those under watch, or close it where no more can be had."""
+        is_kept = pidfds.is_to_spare(descriptor)
         try:
-            self._epoll.register(descriptor, select.EPOLLIN)
+            if is_kept:
+                self._epoll.register(descriptor, select.EPOLLIN)
         except OSError:  # fs.epoll.max_user_watches, or out of memory
+            is_kept = False
+        if not is_kept:
             os.close(descriptor)
             return False
         if child is not None:
@@ -269,8 +282,9 @@ class Supervisor:
         # A descriptor is closed only after the events that came with it: until then its number
         # cannot mean another one.
         to_close: list[int] = []
-        leaders: list[Child] = []
-        for descriptor, _ in self._epoll.poll():
+        events = self._epoll.poll(self._unheld.patience_s())
+        leaders = self._unheld.look()
+        for descriptor, _ in events:
             try:
                 leader = self._attend(descriptor)
             except Exception:  # the boundary of one run: the others are still watched
@@ -396,11 +410,3 @@ def _reap(child: Child) -> Exit:
         cpu=timedelta(seconds=usage.ru_utime + usage.ru_stime),
         peak_memory_bytes=None if peak_kb is None else peak_kb * 1024,
     )
-
-
-def _highest_descriptor() -> int:
-    """Return the highest number of a descriptor that a pidfd may have."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        limit = os.sysconf("SC_OPEN_MAX")
-    return limit - min(_RESERVED_DESCRIPTORS, limit // 4)

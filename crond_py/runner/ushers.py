@@ -116,7 +116,7 @@ class Usher:
         return [_result(data, place) for place in range(0, len(data), usher.SLOT_BYTES)]
 
     def wait(self) -> None:
-        """Wait until it has ended; kill it where it does not get on."""
+        """Wait until it has ended; kill it where it does not get on, or cannot be waited for."""
         try:
             pidfd = os.pidfd_open(self._pid)
         except OSError:  # out of descriptors: then it is waited for as long as it takes
@@ -130,13 +130,19 @@ class Usher:
                 now = os.pread(self._slots, self._size, 0)
                 if now == before:
                     log.warning("what starts jobs does not get on, and is replaced")
-                    with suppress(ProcessLookupError):
-                        os.kill(self._pid, signal.SIGKILL)
+                    self._kill()
                     break
                 before = now
+        except Exception:
+            self._kill()
+            raise
         finally:
             os.close(pidfd)
-        self._reap()
+            self._reap()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
     def _patience_ms(self) -> int:
         ahead_ns = max(0, self._at_ns - self._clock.monotonic_ns())

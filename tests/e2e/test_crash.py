@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import (
+    ENDS,
     Bell,
     Daemon,
     Gate,
@@ -61,6 +63,49 @@ def test_survivor_is_adopted(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     assert len(adopted["attempts"]) == 1
     runs = [stamp.run for stamp in daemon.stamps("long", "begin")]
     assert len(runs) == len(set(runs)), "each run was started once"
+
+
+def test_survivor_ends_while_descriptors_are_short(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """The first fault of a daemon that has no descriptor left costs it no thread (P8, P1)."""
+    run = daemon.start(LONG).wait("run started", job="long")["run"]
+    bell.wait()
+    daemon.status()
+    daemon.kill()
+    log = daemon.start()
+    before = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (8, before[1]))
+    gate.open()
+    log.wait(ENDS, run=run)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
+    second = log.wait("run started", job="long")["run"]
+    gate.open()
+    log.wait("run succeeded", run=second)
+    daemon.signal(signal.SIGKILL)
+    daemon.wait_exit()
+
+
+def test_more_survivors_than_descriptors(daemon: Daemon, mark: str) -> None:
+    """All are adopted, and the daemon still answers, starts jobs and ends them (P5, P8)."""
+    number = 60
+    jobs = "".join(
+        f'[jobs.j{each}]\nstartup = true\ncommand = ["sleep", "{mark}"]\non_stop = "leave"\n'
+        for each in range(number)
+    )
+    jobs += '[jobs.other]\nschedule = "@yearly"\ncommand = "true"\n'
+    few = ("sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh")
+    log = daemon.start(jobs, under=few)
+    log.wait("run started", count=number)
+    daemon.stop()
+    log = daemon.start(under=few)
+    assert len(log.all("run of an earlier pycron: adopt")) == number
+    assert len(daemon.status()["active"]) == number
+    assert len(processes_with(mark)) == number
+    daemon.cli("cancel", f"j{number - 1}")
+    daemon.cli("trigger", "other")
+    log.wait("run succeeded", job="other")
+    assert len(processes_with(mark)) == number - 1
+    assert not log.all("run lost")
+    daemon.kill()
 
 
 def test_survivor_whose_start_was_not_recorded(daemon: Daemon, bell: Bell, gate: Gate) -> None:

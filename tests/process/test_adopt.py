@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessSpec, Survivor
 from crond_py.runner import pidfds, proctree
-from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 
 KEY = AttemptKey(17, 3)
 # Nothing is started by it: what an adopted process is, its survivor says.
@@ -127,6 +128,29 @@ def test_a_zombie_shows_how_it_ended(
         patch.setattr(pidfds, "_exit_from_pidfd", lambda _pidfd: Exit())
         assert pidfds.exit_of_other(pidfd, pid, ticks + 1) == Exit()
     os.waitpid(pid, 0)
+    os.close(pidfd)
+
+
+@pytest.mark.skipif(KERNEL < (6, 15), reason="needs PIDFD_INFO_EXIT, which Linux 6.15 brought")
+@pytest.mark.parametrize("is_late", [False, True])
+def test_how_a_process_ended_is_told_where_no_descriptor_is_left(
+    monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """P8: the pidfd knows it without a file of /proc, once the parent has reaped the process."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    pid, ticks, pidfd = _end("exit 9")
+    _refuse_waitid(monkeypatch)
+    monkeypatch.setattr(proctree, "read_process", refuse)
+    if is_late:
+        with pytest.raises(OSError, match="Too many open files"):
+            pidfds.exit_of_other(pidfd, pid, ticks)
+        monkeypatch.setattr(pidfds, "_wait_until_reaped", lambda _pidfd: os.waitpid(pid, 0))
+    else:
+        os.waitpid(pid, 0)
+    assert pidfds.exit_of_other(pidfd, pid, ticks) == Exit(code=9)
     os.close(pidfd)
 
 
@@ -365,6 +389,107 @@ def test_what_an_adopted_run_leaves_is_ended_where_its_spec_says_so(harness: Har
         harness.runner.stop(KEY, force=False)
         assert harness.ended(KEY).exit == left.exit
         assert harness.leftovers() == []
+
+
+class _Shortage:
+    """Descriptors are short until ``end``: none is left to hold a process by, or none to spare."""
+
+    def __init__(self, name: str) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._looks = threading.Semaphore(0)
+        real = pidfds.open_verified
+
+        def look(pid: int, ticks: int | None) -> int | None:
+            self._looks.release()
+            if name == "none left":
+                raise OSError(24, "Too many open files")
+            return real(pid, ticks)
+
+        self._patch.setattr(pidfds, "open_verified", look)
+        if name == "none to spare":
+            self._patch.setattr(pidfds, "is_to_spare", lambda _descriptor: False)
+
+    def wait(self, looks: int) -> None:
+        for _ in range(looks):
+            assert self._looks.acquire(timeout=PATIENCE_S)
+
+    def end(self) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture(params=["none left", "none to spare"])
+def shortage(request: pytest.FixtureRequest) -> Iterator[_Shortage]:
+    """Have descriptors be short, until the test says otherwise."""
+    shortage = _Shortage(request.param)
+    yield shortage
+    shortage.end()
+
+
+def test_what_cannot_be_held_is_not_taken_for_gone(harness: Harness, shortage: _Shortage) -> None:
+    """P5: a run that outlives its daemon goes on, also where no descriptor is left to watch it."""
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"read line <{gate}; exit 7") as survivor:
+        assert harness.runner.adopt(SPEC, survivor)
+        shortage.wait(looks=3)
+        harness.run(("true",))
+        assert harness.told(KEY) == []
+        shortage.end()
+        harness.run(("true",))
+        gate.write_text("go\n")
+        assert harness.ended(KEY).exit in {Exit(code=7), Exit()}
+
+
+@pytest.mark.parametrize("shortage", ["none to spare"], indirect=True)
+def test_the_end_of_what_cannot_be_held_is_seen(harness: Harness, shortage: _Shortage) -> None:
+    """P1: it is looked for, as long as there is a descriptor for that."""
+    gate = harness.fifo("gate")
+    with _survivor(harness, f"read line <{gate}; exit 7") as survivor:
+        assert harness.runner.adopt(SPEC, survivor)
+        shortage.wait(looks=2)
+        gate.write_text("go\n")
+        assert harness.ended(KEY).exit in {Exit(code=7), Exit()}
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_what_cannot_be_held_can_be_ended(
+    harness: Harness, shortage: _Shortage, force: bool
+) -> None:
+    """P6: a stop reaches all of it, at once or as soon as it can be reached."""
+    with _survivor(harness, "setsid sleep 999 & sleep 998; true") as survivor:
+        assert harness.runner.adopt(replace(SPEC, tag=survivor.tag), survivor)
+        _sleepers(harness, 2)
+        harness.runner.stop(KEY, force=force)
+        shortage.wait(looks=4)
+        shortage.end()
+        assert harness.ended(KEY).exit.code is None
+        assert harness.leftovers() == []
+
+
+def test_a_rest_that_cannot_be_held_is_not_taken_for_gone(
+    harness: Harness, shortage: _Shortage
+) -> None:
+    """P5: what is left of a run keeps it going, also where no descriptor is left to watch it."""
+    gates = [harness.fifo("one"), harness.fifo("two")]
+    command = f"read x <{gates[0]} & setsid sh -c 'read x <{gates[1]}; :' & exit 0"
+    with _headless(harness, command) as survivors:
+        assert harness.runner.adopt_rest(_rest_of(harness, survivors), survivors)
+        shortage.wait(looks=5)
+        with pytest.MonkeyPatch.context() as patch:
+            looks = threading.Semaphore(0)
+
+            def refuse() -> list[int]:
+                looks.release()
+                raise OSError(24, "Too many open files")
+
+            patch.setattr(proctree, "_list_pids", refuse)
+            assert looks.acquire(timeout=PATIENCE_S)
+            assert looks.acquire(timeout=PATIENCE_S)
+        shortage.end()
+        gates[0].write_text("go\n")
+        harness.run(("true",))
+        assert harness.told(KEY) == []
+        gates[1].write_text("go\n")
+        assert harness.ended(KEY).exit == Exit()
 
 
 @contextmanager

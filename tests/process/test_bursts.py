@@ -8,8 +8,10 @@ import pwd
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -20,7 +22,7 @@ from crond_py.runner import procfile, usher
 from crond_py.runner.errands import Errands
 from crond_py.runner.marks import brand_for
 from crond_py.runner.spawn import make_ready
-from crond_py.runner.ushers import Ushered, _result, can_be_ushered
+from crond_py.runner.ushers import Usher, Ushered, _result, can_be_ushered
 from crond_py.runner.writing import hold
 from tests.process.conftest import Harness
 from tests.process.test_start import _signals
@@ -306,6 +308,59 @@ def test_finds_a_start_over_which_an_usher_was_killed(
     monkeypatch.setattr("crond_py.runner.bursts._find_child", lambda _spec: 0)
     usher_all(harness, [over])
     assert "nobody knows" in harness.failed(over.key).reason
+
+
+def _raise(*_arguments: object) -> NoReturn:
+    raise OSError(24, "Too many open files")
+
+
+def _answers(harness: Harness, specs: list[ProcessSpec]) -> list[int]:
+    """Return how many starts have failed and how many have ended, each answered once."""
+    ends = [
+        harness._wait(lambda e, k=spec.key: e.key == k and not isinstance(e, Started))  # type: ignore[misc]
+        for spec in specs
+    ]
+    answers = [e.key for e in harness.events if isinstance(e, Started | StartFailed)]
+    assert Counter(answers) == Counter(spec.key for spec in specs)
+    return [sum(isinstance(end, kind) for end in ends) for kind in (StartFailed, Ended)]
+
+
+def test_each_start_is_answered_where_one_cannot_be_looked_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what goes wrong while a start is taken over fails that start, and is told."""
+    real = Usher.results
+    monkeypatch.setattr(Usher, "results", lambda self: [Ushered(is_unknown=True), *real(self)[1:]])
+    monkeypatch.setattr("crond_py.runner.bursts._find_child", _raise)
+    specs = [harness.spec(("/bin/true",)) for _ in range(5)]
+    usher_all(harness, specs)
+    assert _answers(harness, specs) == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("__init__", [0, 5]), ("begin", [0, 5]), ("wait", [2, 3]), ("results", [2, 3])],
+)
+def test_each_start_is_answered_where_an_usher_fails_us(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, method: str, expected: list[int]
+) -> None:
+    """P1: one usher's starts are made in another way or have failed, and the next's go on."""
+    real = getattr(Usher, method)
+    monkeypatch.setattr("crond_py.runner.bursts.MOST_STARTS", 2)
+    monkeypatch.setattr("crond_py.runner.bursts._find_child", lambda _spec: 0)
+    if method == "results":  # not those of other threads, which look at it meanwhile
+        monkeypatch.setattr(Usher, "pids", lambda _self: set())
+
+    def fail_once(*arguments: object) -> object:
+        monkeypatch.setattr(Usher, method, real)
+        if method == "wait":
+            real(*arguments)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Usher, method, fail_once)
+    specs = [harness.spec(("/bin/true",)) for _ in range(5)]
+    usher_all(harness, specs)
+    assert _answers(harness, specs) == expected
 
 
 def test_is_not_for_what_only_the_daemon_can_do(harness: Harness) -> None:

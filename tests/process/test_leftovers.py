@@ -473,10 +473,10 @@ class _FaultyOnce:
     def __getattr__(self, name: str) -> object:
         return getattr(self._real, name)
 
-    def poll(self) -> list[tuple[int, int]]:
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         for fault in self._faults:
             raise fault
-        return self._real.poll()
+        return self._real.poll(timeout)
 
 
 def test_a_wait_that_fails_is_not_the_last(

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from crond_py.ports import Started
+from crond_py.clock import SystemClock
+from crond_py.model import Leftovers
+from crond_py.ports import LeftOver, Started
 from crond_py.runner import pidfds, proctree, starters
 from crond_py.runner.supervisor import Supervisor
+from crond_py.vital import VitalThread
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.clock import FakeClock
 
@@ -148,6 +151,28 @@ def test_a_stop_is_carried_out_where_orphans_cannot_be_asked_for(
     wait_until_gone(inner_pidfd)
 
 
+def test_what_is_to_be_ended_is_looked_for_until_it_is_seen(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can see what a run has left, what its spec says of that is not forgotten (P6)."""
+    looks = threading.Semaphore(0)
+
+    def refuse(*_arguments: object) -> dict[int, int]:
+        looks.release()
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Supervisor, "orphans_of", refuse)
+        key = harness.start("setsid sleep 999 & exit 0", leftovers=Leftovers.KILL)
+        for _ in range(2):
+            assert looks.acquire(timeout=PATIENCE_S)
+        assert [type(event) for event in harness.told(key)] == [Started]
+    assert harness._wait(lambda event: isinstance(event, LeftOver)).key == key
+    harness.runner.stop(key, force=True)
+    assert harness.ended(key).exit.code == 0
+    assert harness.leftovers() == []
+
+
 @pytest.mark.parametrize("is_sent", [True, False], ids=["by number", "not at all"])
 def test_what_cannot_be_watched_is_waited_for_even_so(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, is_sent: bool
@@ -247,6 +272,19 @@ def test_idle_threads_sleep_without_a_limit(harness: Harness) -> None:
                 break
     harness.runner.stop(key, force=True)
     harness.ended(key)
+
+
+def test_the_daemon_does_not_outlive_a_thread_of_the_runner(harness: Harness) -> None:
+    """Without one of them no run would begin or end any more, and nobody would know (P8)."""
+    spec = harness.spec(("true",))
+    harness.runner.start(spec, at_ns=SystemClock().monotonic_ns() + 200_000_000)
+    harness.ended(spec.key)
+    threads = [t for t in threading.enumerate() if t.name.startswith("pycron-")]
+    assert {t.name.rstrip("-12") for t in threads} == {
+        *("pycron-supervisor", "pycron-ender", "pycron-starter", "pycron-starters"),
+        "pycron-punctual",
+    }
+    assert all(isinstance(thread, VitalThread) for thread in threads)
 
 
 def test_opening_and_closing_is_idempotent(idle: Harness) -> None:

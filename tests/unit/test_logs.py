@@ -118,6 +118,48 @@ def raised(message: str) -> Exception:
     return caught.value
 
 
+@pytest.fixture
+def _without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse the module that formats tracebacks, which is loaded when it is first used."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("traceback.print_exception", refuse)
+
+
+@pytest.mark.usefixtures("_without_descriptors")
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
+def test_a_traceback_is_told_where_no_file_can_be_read(formatter: logging.Formatter) -> None:
+    """P8: out of descriptors, or after an upgrade of Python, a fault is told without its source."""
+    text = formatter.format(record(error=raised("it\nwent wrong")))
+    assert re.search(r"File .*test_logs.py.*, line [0-9]+, in raised", text)
+    assert "ValueError: it" in text
+    assert len(text.splitlines()) == (1 if isinstance(formatter, JsonFormatter) else 5)
+
+
+class _UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it cannot be told")
+
+
+@pytest.mark.usefixtures("_without_descriptors")
+def test_whoever_logs_is_spared_what_the_log_suffers(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """P8: nothing is raised out of a call that logs; its thread may be the one that watches all."""
+    log = configure_logging("text", stream=sys.stderr)
+    handler = log._handler
+    handler.emit(record("told", error=_UnspeakableError()))
+    with monkeypatch.context() as patch:
+        patch.setattr(TextFormatter, "format", lambda *_: 1 / 0)
+        handler.emit(record("not told"))
+    assert log.close(PATIENCE)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].endswith("told")
+    assert lines[-1].endswith("_UnspeakableError")
+
+
 def test_a_traceback_cannot_look_like_a_line_of_its_own() -> None:
     """P9: what an exception says stays behind the bar that marks a traceback."""
     error = raised("no\n2026-11-29 17:00:01.003+01:00 INFO    forged\x1b[2J")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import queue
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +20,8 @@ from crond_py.errors import PycronError
 from crond_py.places import Places
 from crond_py.ports import LineSink, PrintedLines
 from crond_py.service import Options, Service
+
+PROGRAMS = Path(__file__).parent.parent / "support" / "programs"
 
 
 class Nowhere(LineSink):
@@ -73,3 +79,58 @@ def test_a_control_socket_is_tried_for_until_it_is_there(
         "there is no control socket any more: Too many open files",
         "the control socket was deleted; it is there again",
     ]
+
+
+class _Manager:
+    """What the service tells its manager."""
+
+    def __init__(self) -> None:
+        self.watchdog_period = timedelta(milliseconds=2)
+        self.signs = 0
+
+    def alive(self) -> None:
+        self.signs += 1
+
+
+def test_a_sign_of_life_comes_from_the_engine(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the engine hangs the watchdog gets none; when it goes on, one, and then the next."""
+    manager = _Manager()
+    calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    monkeypatch.setattr(service, "_notifier", manager)
+    monkeypatch.setattr(service._engine, "call", calls.put)
+    service._begin_watchdog()
+    for number in range(3):
+        sign = calls.get(timeout=60)
+        assert manager.signs == number
+        assert len(service._dispatcher) == 0, "one at a time"
+        sign()
+    assert manager.signs == 3
+
+
+def test_a_daemon_does_not_outlive_its_engine(tmp_path: Path) -> None:
+    """P8: it says why and ends, so that whoever has started it starts another."""
+    state = tmp_path / "state"
+    (tmp_path / "crontab.toml").write_text('[jobs.a]\nevery = "1s"\ncommand = ["true"]\n')
+    options = {
+        "crontab": str(tmp_path / "crontab.toml"),
+        "state_dir": str(state),
+        "log_format": "text",
+        "clock_check": None,
+        "stop_timeout": 1.0,
+        "daemonize": False,
+        "pid_file": None,
+        "log_file": None,
+    }
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "service_faulty.py", json.dumps(options)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "cannot do without" in done.stderr
+    assert "thread=pycron-engine" in done.stderr
+    assert "MemoryError: planted" in done.stderr
