@@ -14,8 +14,8 @@ What holds, whatever happens:
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
-   After a stop it comes when all of the tree is gone, but for what belongs to another user and
-   gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
+   After a stop it comes when all of the tree is gone, and of those of the run's earlier
+   attempts, but for what belongs to another user and gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit.
 5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen

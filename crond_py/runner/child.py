@@ -68,7 +68,13 @@ class Child:
             self.key.number,
             is_pinned=self.is_own,
             users=self.users,
+            has_earlier=self.ends_earlier,
         )
+
+    @property
+    def ends_earlier(self) -> bool:
+        """Return whether what earlier attempts of its run have left is to be ended with it."""
+        return self.stop is not None and self.key.number > 1
 
     @property
     def tree_is_gone(self) -> bool:
@@ -79,7 +85,7 @@ class Child:
 
     def has_marked(self, process: Process, marks: Marks) -> bool:
         """Return whether a process shows that it is of this tree."""
-        if marks.name(self.tag, self.key.number):
+        if marks.name(self.tag, self.key.number, or_earlier=self.ends_earlier):
             return True
         if (process.pid, process.start_ticks) in tuple(self.members.values()):
             return True

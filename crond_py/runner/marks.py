@@ -43,16 +43,19 @@ class Marks(NamedTuple):
     attempt: int = 0
     brand: int | None = None
 
-    def name(self, tag: str, attempt: int) -> bool:
-        """Return whether they name an attempt of a run.
+    def name(self, tag: str, attempt: int, *, or_earlier: bool = False) -> bool:
+        """Return whether they name an attempt of a run, or one before it.
 
         Where the environment gives only a run, it stands for any attempt of that.
         """
+        first = 1 if or_earlier else attempt
         if self.tag == tag:
-            return self.attempt in {0, attempt}
-        if self._is_of(tag.rpartition("-")[0]):
+            return not self.attempt or first <= self.attempt <= attempt
+        identity = tag.rpartition("-")[0]
+        if self.brand is None or self._is_of(identity):
             return False
-        return self.brand is not None and self.brand == brand_for(tag, attempt)
+        branded = tag_of_brand(self.brand, identity)
+        return branded is not None and branded[0] == tag and first <= branded[1] <= attempt
 
     def attempt_of(self, identity: str) -> tuple[str, int] | None:
         """Return the tag and the attempt that they name, where those are of that ledger."""

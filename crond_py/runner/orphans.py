@@ -180,7 +180,7 @@ class Orphans:
         return {
             orphan.pid: orphan.start_ticks
             for orphan in living
-            if orphan.key == child.key and orphan.start_ticks is not None
+            if orphan.start_ticks is not None and _is_key_of(orphan.key, child)
         }
 
     def _judge(self, orphan: Orphan, child: Child) -> None:
@@ -225,6 +225,13 @@ def _find_owner(
             return key
     may_be_others = os.getpid() == 1
     return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
+
+
+def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
+    """Return whether a key is that of a child, or of an earlier attempt to be ended with it."""
+    if key is None or not child.ends_earlier:
+        return key == child.key
+    return key.run_id == child.key.run_id and key.number <= child.key.number
 
 
 def _still_lives(pid: int) -> bool:

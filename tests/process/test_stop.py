@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -330,6 +331,43 @@ def test_stops_from_many_threads_at_once(harness: Harness) -> None:
     assert harness.leftovers() == []
     for key in keys:
         assert [type(event) for event in harness.told(key)] == [Started, Ended]
+
+
+def test_ends_what_an_earlier_attempt_has_left(harness: Harness) -> None:
+    """A run is ended with all its attempts, be what is left of them marked or branded (P6)."""
+    first = harness.spec("setsid sleep 999 & env -i setsid sleep 998 & exit 1")
+    harness.runner.start(first)
+    assert "left 2 processes running" in harness.ended(first.key).note
+    left = _hold_everything(harness)
+    assert len(left) == 2
+    second = replace(
+        first,
+        key=AttemptKey(first.key.run_id, 2),
+        argv=("sleep", "997"),
+        env={**first.env, "PYCRON_ATTEMPT": "2"},
+    )
+    harness.runner.start(second)
+    harness.started(second.key)
+    harness.runner.stop(second.key, force=False)
+    harness.ended(second.key)
+    for pidfd in left:
+        assert has_ended(pidfd), "it was told that all of the run has ended"
+
+
+def test_an_end_without_a_stop_is_no_business_of_other_attempts(harness: Harness) -> None:
+    """What the next attempt has left is not named or ended with the one before it."""
+    first = harness.spec("setsid sleep 999 & exit 1")
+    harness.runner.start(first)
+    assert "left 1 process running" in harness.ended(first.key).note
+    second = replace(
+        first,
+        key=AttemptKey(first.key.run_id, 2),
+        argv=("true",),
+        env={**first.env, "PYCRON_ATTEMPT": "2"},
+    )
+    harness.runner.start(second)
+    assert harness.ended(second.key).note == ""
+    assert len(harness.leftovers()) == 1
 
 
 def test_an_unknown_key_is_ignored(harness: Harness) -> None:
