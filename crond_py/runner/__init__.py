@@ -14,8 +14,9 @@ What holds, whatever happens:
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
-   After a stop it comes when all of the tree is gone, and of those of the run's earlier
-   attempts, but for what belongs to another user and gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
+   After a stop it comes when all of the tree is gone, and of those of the run's earlier attempts,
+   but for what belongs to another user and gets no signal: that is named. Where the spec wants
+   what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit.
 5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen
@@ -25,7 +26,8 @@ What holds, whatever happens:
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
    parents, by the environment, by a brand that no program sheds unless it means to, and by being
    handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
-   if no other run can have brought it forth, and never where we are pid 1.
+   if no other run can have brought it forth, and never where we are pid 1 or had children of
+   somebody else's from the beginning.
 8. What the daemon starts for itself is an errand, and no look at the processes finds it.
 9. Marks can be taken on by any local user. They count only on processes of root, of our own user
    and of the run's user, and on what was handed to us, which descends from a run of ours anyway.

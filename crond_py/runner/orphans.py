@@ -14,7 +14,8 @@ going on when it was first seen is over.
 Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
 a member of a tree. An orphan without any mark belongs to the one run that can have brought it
 forth, if there is but one: a run that was there when the orphan was met, and began before it.
-Not so where we are pid 1: there, what others have started in our container comes to us, too.
+Not so where we are pid 1, or had children when we began (``service & exec pycron run``): there,
+what others have started comes to us, too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Orphan:
 class Orphans:
     """Finds our orphans, reaps those that have ended, and knows whose the others are.
 
-    ``children`` returns the table of jobs.
+    ``children`` returns the table of jobs. It is made before the first of these is started: what
+    child there is then, and what that brings forth, is somebody else's.
     """
 
     def __init__(self, children: Callable[[], Iterable[Child]]) -> None:
@@ -65,6 +67,7 @@ class Orphans:
         self._living: dict[int, Orphan] = {}
         # What an usher has started is ours once that has ended, and in the table a little later.
         self._ushered: list[Callable[[], set[int]]] = []
+        self._has_strangers = _has_living_child()
 
     def usher_begins(self, pids: Callable[[], set[int]]) -> None:
         """Note that ``pids`` returns what an usher has started, which are no orphans."""
@@ -197,9 +200,24 @@ class Orphans:
         if child.has_marked(process, marks):
             orphan.key = child.key
         elif not orphan.is_judged:
-            orphan.key = _find_owner(process, marks, orphan.suspects)
+            orphan.key = self._find_owner(process, marks, orphan.suspects)
         orphan.suspects = dict.fromkeys(orphan.suspects)
         orphan.is_judged = True
+
+    def _find_owner(
+        self, process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
+    ) -> AttemptKey | None:
+        """Return which of the suspects a process belongs to, or None where that cannot be told."""
+        able = [
+            (key, child)
+            for key, child in suspects.items()
+            if child is None or (child.start_ticks or 0) <= process.start_ticks
+        ]
+        for key, child in able:
+            if child is not None and child.has_marked(process, marks):
+                return key
+        may_be_others = self._has_strangers or os.getpid() == 1
+        return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
 
 
 def list_children() -> list[int]:
@@ -211,20 +229,12 @@ def list_children() -> list[int]:
     return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
 
 
-def _find_owner(
-    process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
-) -> AttemptKey | None:
-    """Return which of the suspects a process belongs to, or None where that cannot be told."""
-    able = [
-        (key, child)
-        for key, child in suspects.items()
-        if child is None or (child.start_ticks or 0) <= process.start_ticks
-    ]
-    for key, child in able:
-        if child is not None and child.has_marked(process, marks):
-            return key
-    may_be_others = os.getpid() == 1
-    return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
+def _has_living_child() -> bool:
+    """Return whether we have a child that is no errand and has not ended."""
+    pids = list_children()
+    ours = ERRANDS.pids()
+    found = (proctree.read_process(pid) for pid in pids if pid not in ours)
+    return any(process is not None and not process.is_zombie for process in found)
 
 
 def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
