@@ -18,7 +18,8 @@ What holds, whatever happens:
    but for what belongs to another user and gets no signal: that is named. Where the spec wants
    what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
-   seconds at most; looking through /proc holds up no exit.
+   seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
+   into holds up no look for more than two seconds.
 5. No thread wakes up while nothing happens. Only a tree that is to be ended and cannot be seen
    for want of a descriptor is looked for again each second.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
@@ -40,7 +41,8 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
 ``orphans`` do the work; ``descent`` tells who belongs to a tree by ``marks``, which ``brand`` puts
-on; ``errands`` are none of it; ``proctree``, ``procfile``, ``pidfds`` and ``subreaper`` know Linux.
+on; ``errands`` are none of it; ``proctree``, ``procfile``, ``environs``, ``pidfds`` and
+``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there

@@ -57,11 +57,12 @@ def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -
     if leader_is_there:
         members.add(root.pid)
         members.update(p.pid for p in candidates.values() if p.session == root.pid)
+    members = _close(snapshot, candidates, members)
+    shown = snapshot.marks(pid for pid in candidates if pid not in members)
     members.update(
         pid
-        for pid in candidates
-        if pid not in members
-        and snapshot.marks(pid).name(root.tag, root.attempt, or_earlier=root.has_earlier)
+        for pid, marks in shown.items()
+        if marks.name(root.tag, root.attempt, or_earlier=root.has_earlier)
         and (root.users is None or snapshot.owner(pid) in root.users)
     )
     members = _close(snapshot, candidates, members)

@@ -146,6 +146,11 @@ class Ender:
         except Exception as error:  # trees are still to be ended by the other marks
             if error is not pictures.shortage:
                 log.exception("could not look after what lost its parent")
+        # After the picture, so that what a handler starts is not in it; before all that can hang.
+        for child in children:
+            with suppress(Exception):  # it is tried again, and told of, with its own look
+                if child.stop is not None:
+                    signal_leader(child, child.stop)
         again = [
             child for child in children if self._try_look(child, pictures, was_gone=child in gone)
         ]

@@ -30,7 +30,7 @@ from crond_py.ports import AttemptKey
 from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
-from crond_py.runner.marks import Marks, read_marks
+from crond_py.runner.marks import Marks, read_all_marks
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -177,16 +177,17 @@ class Orphans:
         """
         with self._lock:
             living = list(self._living.values())
-        for orphan in living:
-            if orphan.key is None and child.key in orphan.suspects:
-                self._judge(orphan, child)
+        doubtful = [o for o in living if o.key is None and child.key in o.suspects]
+        shown = read_all_marks([orphan.pid for orphan in doubtful])
+        for orphan in doubtful:
+            self._judge(orphan, shown[orphan.pid], child)
         return {
             orphan.pid: orphan.start_ticks
             for orphan in living
             if orphan.start_ticks is not None and _is_key_of(orphan.key, child)
         }
 
-    def _judge(self, orphan: Orphan, child: Child) -> None:
+    def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
         """Find out whose an orphan is, or at least whether it is a child's.
 
         That is asked again even where it was not known before: when the orphan was met, the
@@ -196,7 +197,6 @@ class Orphans:
         if process is None:
             return
         orphan.start_ticks = process.start_ticks
-        marks = read_marks(process.pid)
         if child.has_marked(process, marks):
             orphan.key = child.key
         elif not orphan.is_judged:

@@ -16,6 +16,7 @@ from crond_py.ports import AttemptKey, Ended, Started
 from crond_py.runner import ender as ender_module
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
 from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
@@ -259,6 +260,28 @@ def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch)
     assert watch.finished == [], "its end has it looked at again"
     assert ender._look_at_all([child]) == []
     assert watch.finished == [child]
+
+
+def test_all_leaders_are_signalled_before_anything_can_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it takes to find the others of one run, no leader waits for it (P6)."""
+    done: list[str] = []
+
+    def find(snapshot: Snapshot, root: Root, known: dict[int, int]) -> list[Process]:
+        done.append("look")
+        return []
+
+    monkeypatch.setattr(ender_module, "find_descendants", find)
+    monkeypatch.setattr(ender_module, "signal_leader", lambda child, _: done.append(child.tag))
+    children = [
+        Child(AttemptKey(i, 1), f"k-{i}", 0, start_ticks=None, pidfd=None, is_own=False)
+        for i in range(2)
+    ]
+    for child in children:
+        child.stop = signal.SIGTERM
+    Ender(_Watch())._look_at_all(children)
+    assert set(done[: done.index("look")]) == {"k-0", "k-1"}
 
 
 def test_a_look_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
