@@ -18,7 +18,8 @@ class Child:
     """A process that was started or adopted here and, once it is to be ended, its tree.
 
     Changed only under the supervisor's lock, but for ``sent``, ``sent_to_all``,
-    ``group_reached``, ``unwatched``, ``spared`` and ``was_rechecked``, which are the ender's own.
+    ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked`` and ``hunts``, which are the
+    ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
     and where descriptors were short: then a thread waits for it. ``is_own``: it is our child, so
@@ -57,6 +58,7 @@ class Child:
     unwatched: dict[int, tuple[int, bool]] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False
+    hunts: int = 0
 
     @property
     def root(self) -> Root:
@@ -83,9 +85,13 @@ class Child:
             self.spared.get(pid) == ticks for pid, ticks in self.members.values()
         )
 
+    def is_named_by(self, marks: Marks) -> bool:
+        """Return whether marks are those of this tree."""
+        return marks.name(self.tag, self.key.number, or_earlier=self.ends_earlier)
+
     def has_marked(self, process: Process, marks: Marks) -> bool:
         """Return whether a process shows that it is of this tree."""
-        if marks.name(self.tag, self.key.number, or_earlier=self.ends_earlier):
+        if self.is_named_by(marks):
             return True
         if (process.pid, process.start_ticks) in tuple(self.members.values()):
             return True

@@ -102,7 +102,7 @@ def read_all_marks(pids: Collection[int]) -> dict[int, Marks]:
     """Return the marks of some processes, as far as we may see them."""
     environments = read_environments(pids)
     return {
-        pid: Marks(*_marks_in(_ours_in(environments.get(pid, b""))), _read_brand(pid))
+        pid: Marks(*_marks_in(_ours_in(environments.get(pid, b""))), read_brand(pid))
         for pid in pids
     }
 
@@ -123,7 +123,8 @@ def _marks_in(env: Mapping[bytes, bytes]) -> tuple[str, int]:
     return os.fsdecode(env.get(_TAG, b"")), int(attempt) if is_number else 0
 
 
-def _read_brand(pid: int) -> int | None:
+def read_brand(pid: int) -> int | None:
+    """Return the brand of a process, also of one that has ended and is not reaped."""
     _, found, rest = (procfile.read(f"/proc/{pid}/limits") or b"").partition(_LIMIT_NAME)
     words = rest.split(None, 1)
     if not found or not words or not words[0].isdigit():

@@ -21,16 +21,20 @@ what others have started comes to us, too.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
+from typing import NamedTuple
 
 from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey
 from crond_py.runner import procfile, proctree
+from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
-from crond_py.runner.marks import Marks, read_all_marks
+from crond_py.runner.marks import Marks, read_all_marks, read_brand
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -49,6 +53,13 @@ class Orphan:
     key: AttemptKey | None = None
     is_judged: bool = False
     is_watched: bool = False
+
+
+class Hunt(NamedTuple):
+    """What a hunt has found: processes that nobody waits for yet, and whether some had ended."""
+
+    living: list[Process]
+    has_ended: bool
 
 
 class Orphans:
@@ -187,6 +198,34 @@ class Orphans:
             if orphan.start_ticks is not None and _is_key_of(orphan.key, child)
         }
 
+    def hunt(self, child: Child, known: Mapping[int, int], *, kill: bool) -> Hunt:
+        """Find what of a run is our child just now, by its brand, and reap what of it has ended.
+
+        A process that forks and ends, again and again, is gone before anybody has learnt more
+        of it. But the end of each hands the next one to us and stays to be reaped, so where
+        nothing of a run is found, nothing is left of it. With ``kill`` what lives gets SIGKILL at
+        once. ``known`` are the start ticks of those that others wait for, by pid.
+        """
+        living: list[Process] = []
+        has_ended = False
+        with self._lock:
+            pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
+            own = self._jobs_in(list(self._children()))
+            for pid in pids:
+                if pid in own or not _is_branded(pid, child):
+                    continue
+                if kill and pid not in known:
+                    with suppress(PermissionError):
+                        os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
+                process = proctree.read_process(pid)
+                if process is None or process.is_zombie:
+                    has_ended = True
+                    self._living.pop(pid, None)
+                    _still_lives(pid)
+                elif known.get(pid) != process.start_ticks:
+                    living.append(process)
+        return Hunt(living, has_ended)
+
     def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
         """Find out whose an orphan is, or at least whether it is a child's.
 
@@ -235,6 +274,14 @@ def _has_living_child() -> bool:
     ours = ERRANDS.pids()
     found = (proctree.read_process(pid) for pid in pids if pid not in ours)
     return any(process is not None and not process.is_zombie for process in found)
+
+
+def _is_branded(pid: int, child: Child) -> bool:
+    marks = Marks(brand=read_brand(pid))
+    if not child.is_named_by(marks):
+        return False
+    # It may be another start's, and then the environment tells; reading that takes longer.
+    return BRANDING.is_sure or child.is_named_by(read_all_marks([pid])[pid])
 
 
 def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
