@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -40,14 +41,20 @@ class Stuck:
                 thread.join()
 
 
-@pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
-    """Give a process that hangs whoever reads its environment."""
+@contextmanager
+def _stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
     with subprocess.Popen(["/bin/sleep", "999"], env={"A": "b"}) as process:
         stuck = Stuck(process.pid, monkeypatch)
         yield stuck
         stuck.come_back()
         process.kill()
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
+    """Give a process that hangs whoever reads its environment."""
+    with _stuck(monkeypatch) as stuck:
+        yield stuck
 
 
 def test_what_stands_behind_one_that_hangs_is_read(stuck: Stuck) -> None:
@@ -74,14 +81,16 @@ def test_a_shortage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         read_environments([os.getpid()])
 
 
-def test_one_that_hangs_holds_up_no_end(harness: Harness, stuck: Stuck) -> None:
+def test_one_that_hangs_holds_up_no_end(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are ended, and their ends told, though somebody's process cannot be looked into (P4)."""
     keys = [harness.start("setsid sleep 999 & sleep 998; true") for _ in range(2)]
     for key in keys:
         harness.started(key)
-        harness.runner.stop(key, force=True)
-        assert harness.ended(key).exit.signal == signal.SIGKILL
-    assert stuck.reads == 1
+    with _stuck(monkeypatch) as stuck:  # it could descend from them, as it is younger
+        for key in keys:
+            harness.runner.stop(key, force=True)
+            assert harness.ended(key).exit.signal == signal.SIGKILL
+        assert stuck.reads == 1
     assert harness.leftovers() == []
 
 
