@@ -14,10 +14,12 @@ What holds, whatever happens:
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
-   After a stop it comes when all of the tree is gone, but for what belongs to another user and
-   gets no signal: that is named. Where the spec wants what is left ended, LeftOver comes first.
+   After a stop it comes when all of the tree is gone, and of those of the run's earlier attempts,
+   but for what belongs to another user and gets no signal: that is named. Where the spec wants
+   what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
-   seconds at most; looking through /proc holds up no exit.
+   seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
+   into holds up no look for more than two seconds.
 5. No thread wakes up while nothing happens. Only what cannot be seen or held for want of a
    descriptor is looked for again each second: a tree that is to be ended, and what an earlier
    runner has started. It is never taken for gone because of that.
@@ -26,7 +28,8 @@ What holds, whatever happens:
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
    parents, by the environment, by a brand that no program sheds unless it means to, and by being
    handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
-   if no other run can have brought it forth, and never where we are pid 1.
+   if no other run can have brought it forth, and never where we are pid 1 or had children of
+   somebody else's from the beginning.
 8. What the daemon starts for itself is an errand, and no look at the processes finds it.
 9. Marks can be taken on by any local user. They count only on processes of root, of our own user
    and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
@@ -40,7 +43,7 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 ``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
 ``orphans`` do the work, ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree
 by ``marks``, which ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``,
-``pidfds`` and ``subreaper`` know Linux.
+``environs``, ``pidfds`` and ``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there

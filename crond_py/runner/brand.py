@@ -30,6 +30,12 @@ class Branding:
         self._guard = threading.Lock()
         self._turn = threading.Lock()
         self._soft, self._hard = resource.getrlimit(_RLIMIT_LOCKS)
+        self._has_lost_turns = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no process can have another start's brand, as none has lost its turn yet."""
+        return not self._has_lost_turns
 
     @contextmanager
     def put(self, brand: int | None) -> Iterator[None]:
@@ -74,6 +80,7 @@ class Branding:
             with self._guard:
                 if self._turn is turn:
                     self._turn = threading.Lock()
+                    self._has_lost_turns = True
 
 
 BRANDING = Branding()

@@ -18,7 +18,8 @@ class Child:
     """A process that was started or adopted here and, once it is to be ended, its tree.
 
     Changed only under the supervisor's lock, but for ``sent``, ``sent_to_all``,
-    ``group_reached``, ``unwatched``, ``spared`` and ``was_rechecked``, which are the ender's own.
+    ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked`` and ``hunts``, which are the
+    ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
     and where descriptors were short: then a thread waits for it, or it is looked for (``unheld``).
@@ -58,6 +59,7 @@ class Child:
     unwatched: dict[int, tuple[int, bool]] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False
+    hunts: int = 0
 
     @property
     def root(self) -> Root:
@@ -69,7 +71,13 @@ class Child:
             self.key.number,
             is_pinned=self.is_own,
             users=self.users,
+            has_earlier=self.ends_earlier,
         )
+
+    @property
+    def ends_earlier(self) -> bool:
+        """Return whether what earlier attempts of its run have left is to be ended with it."""
+        return self.stop is not None and self.key.number > 1
 
     @property
     def tree_is_gone(self) -> bool:
@@ -78,9 +86,13 @@ class Child:
             self.spared.get(pid) == ticks for pid, ticks in self.members.values()
         )
 
+    def is_named_by(self, marks: Marks) -> bool:
+        """Return whether marks are those of this tree."""
+        return marks.name(self.tag, self.key.number, or_earlier=self.ends_earlier)
+
     def has_marked(self, process: Process, marks: Marks) -> bool:
         """Return whether a process shows that it is of this tree."""
-        if marks.name(self.tag, self.key.number):
+        if self.is_named_by(marks):
             return True
         if (process.pid, process.start_ticks) in tuple(self.members.values()):
             return True

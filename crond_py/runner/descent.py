@@ -22,6 +22,7 @@ class Root(NamedTuple):
     ``is_pinned``: the leader is our own child and not reaped yet, so its number, also as that of
     a session and a process group, cannot mean anybody else. ``pid`` 0: there is no leader.
     ``users``: whose processes are believed when they show the marks; None: everybody's.
+    ``has_earlier``: what shows the marks of an earlier attempt of the run belongs to it, too.
     """
 
     pid: int
@@ -30,6 +31,7 @@ class Root(NamedTuple):
     attempt: int
     is_pinned: bool
     users: frozenset[int] | None = None
+    has_earlier: bool = False
 
 
 def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -> list[Process]:
@@ -38,26 +40,29 @@ def find_descendants(snapshot: Snapshot, root: Root, known: Mapping[int, int]) -
     ``known`` maps the pids of members found before to their start ticks, so that one whose
     leader has gone still leads to its own children.
 
-    Nothing that started before the leader can descend from it. Where the leader is not pinned,
-    its session counts only through members: as long as one is in it, the kernel does not give
-    the number to anyone else.
+    Nothing that started before the leader can descend from it, only from an earlier attempt.
+    Where the leader is not pinned, its session counts only through members: as long as one is in
+    it, the kernel does not give the number to anyone else.
     """
     me = os.getpid()
     candidates = {
         process.pid: process
         for process in snapshot.processes.values()
-        if process.start_ticks >= root.start_ticks and not process.is_zombie and process.pid != me
+        if (root.has_earlier or process.start_ticks >= root.start_ticks)
+        and not process.is_zombie
+        and process.pid != me
     }
     members = {pid for pid, ticks in known.items() if _is_same(candidates.get(pid), ticks)}
     leader_is_there = root.is_pinned or _is_same(snapshot.processes.get(root.pid), root.start_ticks)
     if leader_is_there:
         members.add(root.pid)
         members.update(p.pid for p in candidates.values() if p.session == root.pid)
+    members = _close(snapshot, candidates, members)
+    shown = snapshot.marks(pid for pid in candidates if pid not in members)
     members.update(
         pid
-        for pid in candidates
-        if pid not in members
-        and snapshot.marks(pid).name(root.tag, root.attempt)
+        for pid, marks in shown.items()
+        if marks.name(root.tag, root.attempt, or_earlier=root.has_earlier)
         and (root.users is None or snapshot.owner(pid) in root.users)
     )
     members = _close(snapshot, candidates, members)

@@ -31,7 +31,7 @@ from crond_py.model import Leftovers
 from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
-from crond_py.runner.leftovers import describe_left, describe_spared
+from crond_py.runner.leftovers import describe_elusive, describe_left, describe_spared
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.reach import attend, is_in_group, signal_leader
 from crond_py.runner.watch import Watch
@@ -40,6 +40,9 @@ from crond_py.vital import VitalThread
 _CLOSE: Final = object()
 _AGAIN_S: Final = 1.0
 _PATIENCE_S: Final = 5.0
+_MOST_HUNTS: Final = 5
+_TRIES_OF_HUNT: Final = 500  # a tenth of a second
+_GLANCES: Final = 5
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +150,11 @@ class Ender:
         except Exception as error:  # trees are still to be ended by the other marks
             if error is not pictures.shortage:
                 log.exception("could not look after what lost its parent")
+        # After the picture, so that what a handler starts is not in it; before all that can hang.
+        for child in children:
+            with suppress(Exception):  # it is tried again, and told of, with its own look
+                if child.stop is not None:
+                    signal_leader(child, child.stop)
         again = [
             child for child in children if self._try_look(child, pictures, was_gone=child in gone)
         ]
@@ -245,7 +253,35 @@ class Ender:
             child.was_rechecked = True
             return True
         if was_gone and not is_short:
-            self._watch.finish(child, describe_spared(child.spared))
+            self._finish(child, number)
+        return False
+
+    def _finish(self, child: Child, number: signal.Signals) -> None:
+        """Tell the end of a child, unless what it has left forks away from all that look for it.
+
+        Such a tree is seen to be there, and may be ended in between two forks. It is tried again
+        each second; SIGTERM does not end it, and after SIGKILL it is given up in the end.
+        """
+        if not self._has_caught_all(child, number):
+            child.hunts += number is signal.SIGKILL and not child.unwatched
+            if child.hunts < _MOST_HUNTS:
+                self._unseen[child] = None
+                return
+            self._watch.finish(child, describe_elusive())
+            return
+        self._watch.finish(child, describe_spared(child.spared))
+
+    def _has_caught_all(self, child: Child, number: signal.Signals) -> bool:
+        """Return whether all that is left of a tree is under watch, as far as we can see it."""
+        if not self._watch.sees_orphans(child):
+            return True
+        is_kill = number is signal.SIGKILL
+        for _ in range(_TRIES_OF_HUNT if is_kill else _GLANCES):
+            found = self._watch.hunt(child, kill=is_kill)
+            for process in found.living:
+                attend(self._watch, child, process, None, is_known=False)
+            if not found.living and not found.has_ended:
+                return True
         return False
 
     def _is_short(self, child: Child, found: list[Process]) -> bool:

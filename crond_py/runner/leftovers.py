@@ -37,6 +37,11 @@ def describe_spared(spared: Mapping[int, int]) -> str:
     return "; ".join(parts)
 
 
+def describe_elusive() -> str:
+    """Return what is said of a tree that nobody can be sure to have ended."""
+    return "some of it forks faster than it can be ended, and may run on"
+
+
 def _name(pid: int) -> str:
     return printable_line(proctree.name_of(pid)) or "ended since"
 

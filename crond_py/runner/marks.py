@@ -17,19 +17,18 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from crond_py.runner import procfile
+from crond_py.runner.environs import read_environments
 
 _TAG = b"PYCRON_RUN_ID"
 _ATTEMPT = b"PYCRON_ATTEMPT"
 _JOB = b"PYCRON_JOB"
 _DUE = b"PYCRON_DUE"
 _LONGEST_NUMBER = 10
-_PF_KTHREAD = 0x00200000  # linux/sched.h
-_EXEC_LOOKS = 50_000  # about a second, which only a program on a dead disk takes up
 
 _LIMIT_NAME = b"Max file locks"
 _IS_BRAND = 1 << 62  # no number of locks that anybody would ask for
@@ -43,16 +42,19 @@ class Marks(NamedTuple):
     attempt: int = 0
     brand: int | None = None
 
-    def name(self, tag: str, attempt: int) -> bool:
-        """Return whether they name an attempt of a run.
+    def name(self, tag: str, attempt: int, *, or_earlier: bool = False) -> bool:
+        """Return whether they name an attempt of a run, or one before it.
 
         Where the environment gives only a run, it stands for any attempt of that.
         """
+        first = 1 if or_earlier else attempt
         if self.tag == tag:
-            return self.attempt in {0, attempt}
-        if self._is_of(tag.rpartition("-")[0]):
+            return not self.attempt or first <= self.attempt <= attempt
+        identity = tag.rpartition("-")[0]
+        if self.brand is None or self._is_of(identity):
             return False
-        return self.brand is not None and self.brand == brand_for(tag, attempt)
+        branded = tag_of_brand(self.brand, identity)
+        return branded is not None and branded[0] == tag and first <= branded[1] <= attempt
 
     def attempt_of(self, identity: str) -> tuple[str, int] | None:
         """Return the tag and the attempt that they name, where those are of that ledger."""
@@ -93,12 +95,21 @@ def tag_of_brand(brand: int, identity: str) -> tuple[str, int] | None:
 
 def read_marks(pid: int) -> Marks:
     """Return the marks of a process, as far as we may see them."""
-    return Marks(*_marks_in(_read_environment(pid)), _read_brand(pid))
+    return read_all_marks([pid])[pid]
+
+
+def read_all_marks(pids: Collection[int]) -> dict[int, Marks]:
+    """Return the marks of some processes, as far as we may see them."""
+    environments = read_environments(pids)
+    return {
+        pid: Marks(*_marks_in(_ours_in(environments.get(pid, b""))), read_brand(pid))
+        for pid in pids
+    }
 
 
 def read_origin(pid: int) -> tuple[str, datetime] | None:
     """Return the job and the due instant in a process's environment, None where they are not."""
-    env = _read_environment(pid)
+    env = _ours_in(read_environments([pid]).get(pid, b""))
     try:
         due = datetime.fromisoformat(env[_DUE].decode("ascii")).astimezone(UTC)
         return env[_JOB].decode(), due
@@ -112,7 +123,8 @@ def _marks_in(env: Mapping[bytes, bytes]) -> tuple[str, int]:
     return os.fsdecode(env.get(_TAG, b"")), int(attempt) if is_number else 0
 
 
-def _read_brand(pid: int) -> int | None:
+def read_brand(pid: int) -> int | None:
+    """Return the brand of a process, also of one that has ended and is not reaped."""
     _, found, rest = (procfile.read(f"/proc/{pid}/limits") or b"").partition(_LIMIT_NAME)
     words = rest.split(None, 1)
     if not found or not words or not words[0].isdigit():
@@ -121,45 +133,11 @@ def _read_brand(pid: int) -> int | None:
     return number if number >= _IS_BRAND else None
 
 
-def _read_environment(pid: int) -> dict[bytes, bytes]:
-    """Return our own variables out of a process's environment; {} where we may not look."""
-    data = b"\0" + (_read_settled_environment(pid) or b"")
-    if b"\0" + _TAG + b"=" not in data:
+def _ours_in(environment: bytes) -> dict[bytes, bytes]:
+    """Return our own variables out of a process's environment."""
+    if b"\0" + _TAG + b"=" not in b"\0" + environment:
         return {}
-    pairs = (item.partition(b"=") for item in data.split(b"\0") if item.startswith(b"PYCRON_"))
+    items = environment.split(b"\0")
+    pairs = (item.partition(b"=") for item in items if item.startswith(b"PYCRON_"))
     # getenv(3) takes the first of two equal names.
     return {name: value for name, _, value in reversed(list(pairs))}
-
-
-def _read_settled_environment(pid: int) -> bytes | None:
-    """Return a process's environment; None where it is gone or not ours to read.
-
-    In the middle of an exec the old memory is given up and the new one not set up, and the
-    environment looks empty; it is so only if the memory is the same before and after the look.
-    """
-    path = f"/proc/{pid}/environ"
-    before: tuple[bytes, ...] | None = None
-    for _ in range(_EXEC_LOOKS):
-        data = procfile.read(path)
-        if data != b"":
-            return data
-        memory = _read_memory_layout(pid)
-        if memory == () or (memory and memory == before):
-            return data
-        before = memory
-        os.sched_yield()
-    return b""
-
-
-def _read_memory_layout(pid: int) -> tuple[bytes, ...] | None:
-    """Return where a process's memory lies; None: it is in the middle of an exec.
-
-    start_code (field 26) is set last, so it is 0 until then. Zombies and the kernel's own threads,
-    known by a bit of their flags (field 9), have no memory and need none.
-    """
-    fields = (procfile.read(f"/proc/{pid}/stat") or b"").rpartition(b") ")[2].split()
-    if not fields or fields[0] in {b"Z", b"X"} or int(fields[6]) & _PF_KTHREAD:
-        return ()
-    if fields[23] == b"0":
-        return None
-    return fields[23], fields[25], fields[47], fields[48]

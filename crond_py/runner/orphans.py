@@ -14,22 +14,27 @@ going on when it was first seen is over.
 Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
 a member of a tree. An orphan without any mark belongs to the one run that can have brought it
 forth, if there is but one: a run that was there when the orphan was met, and began before it.
-Not so where we are pid 1: there, what others have started in our container comes to us, too.
+Not so where we are pid 1, or had children when we began (``service & exec pycron run``): there,
+what others have started comes to us, too.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
+from typing import NamedTuple
 
 from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey
 from crond_py.runner import procfile, proctree
+from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
-from crond_py.runner.marks import Marks, read_marks
+from crond_py.runner.marks import Marks, read_all_marks, read_brand
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -50,10 +55,18 @@ class Orphan:
     is_watched: bool = False
 
 
+class Hunt(NamedTuple):
+    """What a hunt has found: processes that nobody waits for yet, and whether some had ended."""
+
+    living: list[Process]
+    has_ended: bool
+
+
 class Orphans:
     """Finds our orphans, reaps those that have ended, and knows whose the others are.
 
-    ``children`` returns the table of jobs.
+    ``children`` returns the table of jobs. It is made before the first of these is started: what
+    child there is then, and what that brings forth, is somebody else's.
     """
 
     def __init__(self, children: Callable[[], Iterable[Child]]) -> None:
@@ -65,6 +78,7 @@ class Orphans:
         self._living: dict[int, Orphan] = {}
         # What an usher has started is ours once that has ended, and in the table a little later.
         self._ushered: list[Callable[[], set[int]]] = []
+        self._has_strangers = _has_living_child()
 
     def usher_begins(self, pids: Callable[[], set[int]]) -> None:
         """Note that ``pids`` returns what an usher has started, which are no orphans."""
@@ -174,16 +188,45 @@ class Orphans:
         """
         with self._lock:
             living = list(self._living.values())
-        for orphan in living:
-            if orphan.key is None and child.key in orphan.suspects:
-                self._judge(orphan, child)
+        doubtful = [o for o in living if o.key is None and child.key in o.suspects]
+        shown = read_all_marks([orphan.pid for orphan in doubtful])
+        for orphan in doubtful:
+            self._judge(orphan, shown[orphan.pid], child)
         return {
             orphan.pid: orphan.start_ticks
             for orphan in living
-            if orphan.key == child.key and orphan.start_ticks is not None
+            if orphan.start_ticks is not None and _is_key_of(orphan.key, child)
         }
 
-    def _judge(self, orphan: Orphan, child: Child) -> None:
+    def hunt(self, child: Child, known: Mapping[int, int], *, kill: bool) -> Hunt:
+        """Find what of a run is our child just now, by its brand, and reap what of it has ended.
+
+        A process that forks and ends, again and again, is gone before anybody has learnt more
+        of it. But the end of each hands the next one to us and stays to be reaped, so where
+        nothing of a run is found, nothing is left of it. With ``kill`` what lives gets SIGKILL at
+        once. ``known`` are the start ticks of those that others wait for, by pid.
+        """
+        living: list[Process] = []
+        has_ended = False
+        with self._lock:
+            pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
+            own = self._jobs_in(list(self._children()))
+            for pid in pids:
+                if pid in own or not _is_branded(pid, child):
+                    continue
+                if kill and pid not in known:
+                    with suppress(PermissionError):
+                        os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
+                process = proctree.read_process(pid)
+                if process is None or process.is_zombie:
+                    has_ended = True
+                    self._living.pop(pid, None)
+                    _still_lives(pid)
+                elif known.get(pid) != process.start_ticks:
+                    living.append(process)
+        return Hunt(living, has_ended)
+
+    def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
         """Find out whose an orphan is, or at least whether it is a child's.
 
         That is asked again even where it was not known before: when the orphan was met, the
@@ -193,13 +236,27 @@ class Orphans:
         if process is None:
             return
         orphan.start_ticks = process.start_ticks
-        marks = read_marks(process.pid)
         if child.has_marked(process, marks):
             orphan.key = child.key
         elif not orphan.is_judged:
-            orphan.key = _find_owner(process, marks, orphan.suspects)
+            orphan.key = self._find_owner(process, marks, orphan.suspects)
         orphan.suspects = dict.fromkeys(orphan.suspects)
         orphan.is_judged = True
+
+    def _find_owner(
+        self, process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
+    ) -> AttemptKey | None:
+        """Return which of the suspects a process belongs to, or None where that cannot be told."""
+        able = [
+            (key, child)
+            for key, child in suspects.items()
+            if child is None or (child.start_ticks or 0) <= process.start_ticks
+        ]
+        for key, child in able:
+            if child is not None and child.has_marked(process, marks):
+                return key
+        may_be_others = self._has_strangers or os.getpid() == 1
+        return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
 
 
 def list_children() -> list[int]:
@@ -211,20 +268,27 @@ def list_children() -> list[int]:
     return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
 
 
-def _find_owner(
-    process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
-) -> AttemptKey | None:
-    """Return which of the suspects a process belongs to, or None where that cannot be told."""
-    able = [
-        (key, child)
-        for key, child in suspects.items()
-        if child is None or (child.start_ticks or 0) <= process.start_ticks
-    ]
-    for key, child in able:
-        if child is not None and child.has_marked(process, marks):
-            return key
-    may_be_others = os.getpid() == 1
-    return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
+def _has_living_child() -> bool:
+    """Return whether we have a child that is no errand and has not ended."""
+    pids = list_children()
+    ours = ERRANDS.pids()
+    found = (proctree.read_process(pid) for pid in pids if pid not in ours)
+    return any(process is not None and not process.is_zombie for process in found)
+
+
+def _is_branded(pid: int, child: Child) -> bool:
+    marks = Marks(brand=read_brand(pid))
+    if not child.is_named_by(marks):
+        return False
+    # It may be another start's, and then the environment tells; reading that takes longer.
+    return BRANDING.is_sure or child.is_named_by(read_all_marks([pid])[pid])
+
+
+def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
+    """Return whether a key is that of a child, or of an earlier attempt to be ended with it."""
+    if key is None or not child.ends_earlier:
+        return key == child.key
+    return key.run_id == child.key.run_id and key.number <= child.key.number
 
 
 def _still_lives(pid: int) -> bool:

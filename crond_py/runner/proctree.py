@@ -17,7 +17,7 @@ from typing import NamedTuple
 from crond_py.ports import Survivor
 from crond_py.runner import procfile
 from crond_py.runner.errands import ERRANDS
-from crond_py.runner.marks import Marks, read_marks
+from crond_py.runner.marks import Marks, read_all_marks
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PF_EXITING = 0x00000004  # linux/sched.h
@@ -136,11 +136,11 @@ class Snapshot:
                 waiting.extend(children)
         return cls(processes, has_gaps=has_gaps)
 
-    def marks(self, pid: int) -> Marks:
-        """Return by which marks the process shows to which attempt it belongs."""
-        if pid not in self._marks:
-            self._marks[pid] = read_marks(pid)
-        return self._marks[pid]
+    def marks(self, pids: Iterable[int]) -> dict[int, Marks]:
+        """Return by which marks some processes show to which attempts they belong."""
+        wanted = list(pids)
+        self._marks |= read_all_marks([pid for pid in wanted if pid not in self._marks])
+        return {pid: self._marks[pid] for pid in wanted}
 
     def owner(self, pid: int) -> int | None:
         """Return the real user id of a process as it is now, None where it is gone."""
@@ -167,10 +167,10 @@ def find_survivors(identity: str) -> list[Survivor]:
     found: list[Survivor] = []
     leaders: set[tuple[str, int]] = set()
     snapshot = Snapshot.take()
-    for process in sorted(snapshot.processes.values(), key=lambda p: (p.start_ticks, p.pid)):
-        if process.pid == me or process.is_zombie:
-            continue
-        attempt = snapshot.marks(process.pid).attempt_of(identity)
+    living = [p for p in snapshot.processes.values() if p.pid != me and not p.is_zombie]
+    marks = snapshot.marks(process.pid for process in living)
+    for process in sorted(living, key=lambda p: (p.start_ticks, p.pid)):
+        attempt = marks[process.pid].attempt_of(identity)
         if attempt is None:
             continue
         uid = snapshot.owner(process.pid)

@@ -28,7 +28,7 @@ from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
 from crond_py.runner import pidfds, procfile
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
-from crond_py.runner.orphans import Orphans
+from crond_py.runner.orphans import Hunt, Orphans
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.unheld import Unheld
 from crond_py.vital import VitalThread
@@ -213,6 +213,12 @@ class Supervisor:
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
         return self._orphans is not None and not child.is_adopted and procfile.tells_children()
+
+    def hunt(self, child: Child, *, kill: bool) -> Hunt:
+        """Find what of a child's run is our child just now and not under watch."""
+        if self._orphans is None:
+            return Hunt([], has_ended=False)
+        return self._orphans.hunt(child, self.members_of(child), kill=kill)
 
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
         """Watch a further member of a child's tree; the descriptor is the supervisor's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from crond_py.runner.child import Child
+from crond_py.runner.orphans import Hunt
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -25,6 +26,10 @@ class Watch(Protocol):
 
     def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
         """Reap our orphans, and have those that live watched."""
+        ...
+
+    def hunt(self, child: Child, *, kill: bool) -> Hunt:
+        """Find, and perhaps kill, what of a child's run is our child and not under watch."""
         ...
 
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:

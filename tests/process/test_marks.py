@@ -83,6 +83,25 @@ def test_which_attempt_marks_name(
     assert shown.attempt_of("a") == attempt
 
 
+@pytest.mark.parametrize(
+    ("shown", "is_ours"),
+    [
+        (Marks("a-7", 1), True),
+        (Marks("a-7", 3), True),
+        (Marks("a-7", 4), False),
+        (Marks("a-6", 1), False),
+        (Marks(brand=brand_for("a-7", 1)), True),
+        (Marks(brand=brand_for("a-7", 4)), False),
+        (Marks(brand=brand_for("a-6", 3)), False),
+        (Marks("a-6", 3, brand_for("a-7", 1)), False),
+        (Marks(), False),
+    ],
+)
+def test_marks_name_an_attempt_up_to_one(shown: Marks, is_ours: bool) -> None:
+    """The attempts of a run up to one are told from later ones and from other runs' (P6)."""
+    assert shown.name("a-7", 3, or_earlier=True) is is_ours
+
+
 def test_a_quick_child_has_the_brand_of_its_run(harness: Harness) -> None:
     """However soon a process clears its environment and leaves, it has its run's brand (P6)."""
     shown = "env -i setsid grep 'Max file locks' /proc/self/limits"

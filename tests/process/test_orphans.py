@@ -124,6 +124,23 @@ def test_an_orphan_without_a_mark_is_the_only_runs_unless_we_are_pid_one(
         os.waitpid(pid, 0)
 
 
+def test_an_orphan_without_a_mark_is_no_runs_where_we_began_with_children(
+    others: list[Child],
+) -> None:
+    """What ``service & exec pycron run`` leaves to us is not ended with a run (P6)."""
+    only = _job(1 << 23)
+    service = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    orphans = Orphans(lambda: [only, *others])
+    worker = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    try:
+        assert {orphan.pid for orphan in orphans.look()} == {service, worker}
+        assert orphans.of(only) == {}
+    finally:
+        for pid in (service, worker):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
 def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[Child]) -> None:
     """Without lists of children, one that ends before it is in the table waits for a verdict."""
     table = list(others)

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from crond_py.ports import AttemptKey, Ended, Started
 from crond_py.runner import ender as ender_module
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
+from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
 from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
@@ -260,6 +262,28 @@ def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch)
     assert watch.finished == [child]
 
 
+def test_all_leaders_are_signalled_before_anything_can_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it takes to find the others of one run, no leader waits for it (P6)."""
+    done: list[str] = []
+
+    def find(snapshot: Snapshot, root: Root, known: dict[int, int]) -> list[Process]:
+        done.append("look")
+        return []
+
+    monkeypatch.setattr(ender_module, "find_descendants", find)
+    monkeypatch.setattr(ender_module, "signal_leader", lambda child, _: done.append(child.tag))
+    children = [
+        Child(AttemptKey(i, 1), f"k-{i}", 0, start_ticks=None, pidfd=None, is_own=False)
+        for i in range(2)
+    ]
+    for child in children:
+        child.stop = signal.SIGTERM
+    Ender(_Watch())._look_at_all(children)
+    assert set(done[: done.index("look")]) == {"k-0", "k-1"}
+
+
 def test_a_look_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process has in its memory can hang whoever reads it; pycron stops all the same."""
     entered, hangs = threading.Event(), threading.Event()
@@ -330,6 +354,43 @@ def test_stops_from_many_threads_at_once(harness: Harness) -> None:
     assert harness.leftovers() == []
     for key in keys:
         assert [type(event) for event in harness.told(key)] == [Started, Ended]
+
+
+def test_ends_what_an_earlier_attempt_has_left(harness: Harness) -> None:
+    """A run is ended with all its attempts, be what is left of them marked or branded (P6)."""
+    first = harness.spec("setsid sleep 999 & env -i setsid sleep 998 & exit 1")
+    harness.runner.start(first)
+    assert "left 2 processes running" in harness.ended(first.key).note
+    left = _hold_everything(harness)
+    assert len(left) == 2
+    second = replace(
+        first,
+        key=AttemptKey(first.key.run_id, 2),
+        argv=("sleep", "997"),
+        env={**first.env, "PYCRON_ATTEMPT": "2"},
+    )
+    harness.runner.start(second)
+    harness.started(second.key)
+    harness.runner.stop(second.key, force=False)
+    harness.ended(second.key)
+    for pidfd in left:
+        assert has_ended(pidfd), "it was told that all of the run has ended"
+
+
+def test_an_end_without_a_stop_is_no_business_of_other_attempts(harness: Harness) -> None:
+    """What the next attempt has left is not named or ended with the one before it."""
+    first = harness.spec("setsid sleep 999 & exit 1")
+    harness.runner.start(first)
+    assert "left 1 process running" in harness.ended(first.key).note
+    second = replace(
+        first,
+        key=AttemptKey(first.key.run_id, 2),
+        argv=("true",),
+        env={**first.env, "PYCRON_ATTEMPT": "2"},
+    )
+    harness.runner.start(second)
+    assert harness.ended(second.key).note == ""
+    assert len(harness.leftovers()) == 1
 
 
 def test_an_unknown_key_is_ignored(harness: Harness) -> None:

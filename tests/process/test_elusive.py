@@ -1,0 +1,134 @@
+"""Trees that fork away from whoever looks for them: ended all the same, or else spoken of (P6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from crond_py.ports import AttemptKey
+from crond_py.runner import ender as ender_module
+from crond_py.runner import proctree
+from crond_py.runner.child import Child
+from crond_py.runner.ender import Ender
+from crond_py.runner.marks import brand_for
+from crond_py.runner.orphans import Hunt, Orphans, list_children
+from crond_py.runner.proctree import Process, Snapshot
+from tests.process.conftest import PROGRAMS, Harness
+
+
+def test_what_forks_away_from_every_look_is_ended(reaping: Harness) -> None:
+    """When the end is told, nothing is left that could be our child or descend from one (P6)."""
+    before = set(list_children())
+    ready = reaping.fifo("ready")
+    hop = (sys.executable, "-S", str(PROGRAMS / "proc_hop.py"))
+    key = reaping.start(hop, env={"READY": str(ready)})
+    assert ready.read_text() == "up\n"
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == ""
+    assert set(list_children()) <= before
+
+
+class _Watch:
+    """A supervisor whose child has left what has gone on whenever it is hunted, so many times."""
+
+    def __init__(self, hunts: int) -> None:
+        self.hunts = hunts
+        self.notes: list[str] = []
+
+    def members_of(self, child: Child) -> dict[int, int]:
+        return {}
+
+    def orphans_of(self, child: Child) -> dict[int, int]:
+        return {}
+
+    def sees_orphans(self, child: Child) -> bool:
+        return True
+
+    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+        pass
+
+    def hunt(self, child: Child, *, kill: bool) -> Hunt:
+        assert kill is (child.stop is signal.SIGKILL)
+        self.hunts -= 1
+        return Hunt([], has_ended=self.hunts >= 0)
+
+    def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
+        raise AssertionError(process)
+
+    def linger(self, child: Child, count: int) -> None:
+        raise AssertionError(count)
+
+    def finish(self, child: Child, note: str) -> None:
+        self.notes.append(note)
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> Child:
+    """Give a child that has ended, and of which no look finds anything."""
+    monkeypatch.setattr(Snapshot, "take", lambda: Snapshot({}))
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    child.has_ended = True
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_has_just_ended_is_not_worth_a_word(gone: Child, number: signal.Signals) -> None:
+    """Where the last of a tree is found as it ends, the end is told at once (P6)."""
+    gone.stop = gone.sent = number
+    watch = _Watch(hunts=2)
+    Ender(watch)._look_at_all([gone])
+    assert watch.notes == [""]
+
+
+def test_what_is_never_caught_is_spoken_of(gone: Child) -> None:
+    """No end is told while SIGKILL is to come; after it there are some more tries (P6)."""
+    watch = _Watch(hunts=1 << 30)
+    ender = Ender(watch)
+    gone.stop = gone.sent = signal.SIGTERM
+    for _ in range(ender_module._MOST_HUNTS + 1):
+        assert ender._look_at_all([gone]) == []
+        assert list(ender._unseen) == [gone], "it is looked at again in a while"
+        ender._unseen.clear()
+    gone.stop = gone.sent = signal.SIGKILL
+    for _ in range(ender_module._MOST_HUNTS):
+        assert watch.notes == []
+        ender._look_at_all([gone])
+    assert watch.notes == ["some of it forks faster than it can be ended, and may run on"]
+
+
+def _branded(*argv: str, run: int) -> int:
+    """Return a child of ours with the brand of a run, as if it had been handed to us."""
+    brand = brand_for(f"k-{run}", 1)
+    return os.posix_spawn("/usr/bin/prlimit", ["prlimit", f"--locks={brand}:", *argv], {})
+
+
+def _wait_until_branded(*pids: int) -> None:
+    """Wait until these execute what they were started for."""
+    for pid in pids:
+        while proctree.name_of(pid) != "sleep":
+            os.sched_yield()
+
+
+def test_a_hunt_kills_and_reaps_what_is_of_one_run() -> None:
+    """Only what carries the brand of the run is touched, and told until others wait for it."""
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    orphans = Orphans(list)
+    mine, other = (_branded("sleep", "999", run=run) for run in (1, 2))
+    try:
+        _wait_until_branded(mine, other)
+        found = orphans.hunt(child, {}, kill=False)
+        assert ([p.pid for p in found.living], found.has_ended) == ([mine], False)
+        known = {process.pid: process.start_ticks for process in found.living}
+        assert orphans.hunt(child, known, kill=False) == Hunt([], has_ended=False)
+        while not orphans.hunt(child, {}, kill=True).has_ended:
+            os.sched_yield()
+        assert orphans.hunt(child, {}, kill=True) == Hunt([], has_ended=False)
+        assert os.waitid(os.P_PID, other, os.WEXITED | os.WNOHANG) is None
+        with pytest.raises(ChildProcessError):
+            os.waitpid(mine, 0)
+    finally:
+        os.kill(other, signal.SIGKILL)
+        os.waitpid(other, 0)
