@@ -128,13 +128,20 @@ def _wait(
         return _End(item, None, watch.elapsed())
     limit = item.kill_after + _AFTER_KILL if patience is None else patience
     run = wait_for(conversation, item.run_id, limit, watch)
-    return _End(item, run, watch.elapsed(), _left(run) if run else "")
+    return _End(item, run, watch.elapsed(), _left(run, item.was) if run else "")
 
 
-def _left(run: Run) -> str:
-    """Return what the runner could not end of the tree of a run that was cancelled."""
+def _left(run: Run, was: str) -> str:
+    """Return what the runner did not end of the tree of a run that was cancelled.
+
+    Where it waited for its retry nothing was running but what its last attempt had left.
+    """
     if run.outcome is not Outcome.CANCELLED:
         return ""
+    if was == State.WAITING_RETRY and run.attempts:
+        last = run.attempts[-1]
+        note = last.reason.partition(_NOTE_MARK)[2]
+        return f"attempt {last.number} has {note}" if note.startswith("left ") else ""
     return run.reason.partition(_NOTE_MARK)[2]
 
 

@@ -15,8 +15,8 @@ What holds, whatever happens:
    everything else is held by a pidfd and told from namesakes by its start.
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
    After a stop it comes when all of the tree is gone, and of those of the run's earlier attempts,
-   but for what belongs to another user and gets no signal: that is named. Where the spec wants
-   what is left ended, LeftOver comes first.
+   but for what belongs to another user and gets no signal, and for what forks faster than it can
+   be killed: that is told. Where the spec wants what is left ended, LeftOver comes first.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
    into holds up no look for more than two seconds.
