@@ -154,7 +154,7 @@ def test_a_stop_is_carried_out_where_orphans_cannot_be_asked_for(
 def test_what_is_to_be_ended_is_looked_for_until_it_is_seen(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nobody can see what a run has left, what its spec says of that is not forgotten (P6)."""
+    """P6: where nobody can see what a run has left, what its spec says of that still holds."""
     looks = threading.Semaphore(0)
 
     def refuse(*_arguments: object) -> dict[int, int]:
