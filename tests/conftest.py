@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("pycron", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pycron")
 
-# A script that has put the tests into the background has them ignore an interrupt, and with them
-# all that they start.
+# A script that has put the tests into the background has them ignore these two, and with them all
+# that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
