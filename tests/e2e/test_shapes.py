@@ -104,17 +104,22 @@ def _read(path: str) -> str:
 def test_told_to_stop_while_starting(daemon: Daemon, number: signal.Signals) -> None:
     """Of the kind of cronie-crond/cronie#139: a stop at any moment of the start is heeded (P1).
 
-    It ends with 0 once its handlers are there (before, the interpreter itself is hit), and what it
-    left is in order for the next.
+    It ends with 0 once its handlers are there, and what it left is in order for the next. Before,
+    the interpreter itself is hit, which may lose an interrupt, so that has to come again.
     """
     jobs = job_text("tick", "true", 'schedule = "* * * * * *"', 'missed = "all"')
     for delay_ms in (50, 150, 200, 250, 300, 400):
         daemon.start(jobs, is_up=False)
         assert daemon.process is not None
-        try:
-            daemon.process.wait(delay_ms / 1000)
-        except subprocess.TimeoutExpired:
-            daemon.signal(number)
+        patience_s, repeats = delay_ms / 1000, 0
+        while True:
+            try:
+                daemon.process.wait(patience_s)
+                break
+            except subprocess.TimeoutExpired:
+                assert repeats < (3 if number is signal.SIGINT else 1)
+                daemon.signal(number)
+                patience_s, repeats = 60, repeats + 1
         assert daemon.wait_exit() in {0, 1, -number, 130, 143}
     log = daemon.start()
     log.wait("run succeeded", job="tick", count=2)
