@@ -28,6 +28,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 LOOK_EVERY_S = 0.02
 GRACE_S = 3.0
+LOOK_EVERY_S = 0.05
 
 
 class Peer:
@@ -155,8 +156,11 @@ class Started:
         """End the daemon and all that is below it."""
         below = tree(self.pid)
         self.process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(GRACE_S)
+        until_s = monotonic_s() + GRACE_S
+        while self.process.poll() is None and monotonic_s() < until_s:
+            below |= tree(self.pid)  # it may have been about to start something
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(LOOK_EVERY_S)
         # What had been started by then may have lost its parent; we are a subreaper.
         ours = tree(os.getpid())
         for pid in (below.keys() & ours.keys()) - {os.getpid()}:
