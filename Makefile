@@ -14,7 +14,7 @@
 #   make clean       remove what was built; distclean: the virtual environment too
 #
 # PYTHON=/usr/bin/python3.12 picks the interpreter, VENV= another place for its packages, WORKERS=0
-# runs the tests one after the other.
+# runs the tests one after the other, AGAIN=1 those that failed the last time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,6 +31,11 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 6
 # Those that are through take over what others have not begun: tests take a millisecond or a minute.
 PYTEST_SHARED := $(PYTEST) -n $(WORKERS) --dist worksteal
+# AGAIN=1: only what failed the last time, one after the other, with nothing beside it.
+AGAIN ?=
+ifneq ($(AGAIN),)
+PYTEST_SHARED := $(PYTEST) --last-failed --last-failed-no-failures none
+endif
 BENCH_PATH ?=
 
 .PHONY: help run test test-quick test-long check coverage bench bench-parts dist test-wheel test-systemd clean distclean
