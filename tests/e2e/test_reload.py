@@ -216,7 +216,7 @@ def test_daemon_that_was_started_with_sigchld_ignored(daemon: Daemon) -> None:
 
 # --- a hangup while the daemon starts -------------------------------------------------------------
 
-DELAYS_MS = (*range(0, 101, 5), 150, 200, 300)
+DELAYS_MS = (*range(0, 101, 10), 150, 200, 300)
 
 
 def test_hangup_while_starting(daemon: Daemon) -> None:
