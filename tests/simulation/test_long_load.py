@@ -131,7 +131,7 @@ def run_for(world: World, minutes: range) -> tuple[Counter[str], int]:
 @pytest.mark.parametrize(
     "hours",
     [
-        pytest.param(2, id="two-hours"),
+        pytest.param(1, id="one-hour"),
         pytest.param(10, id="ten-hours", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )
