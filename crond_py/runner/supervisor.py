@@ -6,10 +6,9 @@ is told. If it may have, or is being stopped, it is handed to the ender and stay
 keeps its number from being given away, until it is known what becomes of its tree.
 
 A child for which no descriptor is left is waited for by a thread of its own; what is no child of
-ours is looked for each second (``unheld``). Descriptors are
-taken to be short before they are used up, since starting a process and serving clients need
-some too. The limit itself is not raised: every child would inherit it, and programs that use
-select(2) break above 1024.
+ours is looked for each second (``unheld``). Descriptors are taken to be short before they are used
+up, since starting a process and serving clients need some too. The limit itself is not raised:
+every child would inherit it, and programs that use select(2) break above 1024.
 """
 
 from __future__ import annotations

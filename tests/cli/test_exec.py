@@ -247,35 +247,38 @@ def number() -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_a_signal_ends_the_whole_tree(tmp_path: Path, sent: signal.Signals, number: str) -> None:
-    """What left the session gets SIGTERM as well, and the command's own status is kept (P6)."""
-    command = f"trap 'echo term; exit 5' TERM; setsid sh -c 'echo up; exec sleep {number}' & wait"
-    env = crontab(tmp_path, f'job]\ncommand = "{command}"')
+def signalled(home: Path, command: str, *numbers: signal.Signals) -> tuple[bytes, int]:
+    """Send signals all at once to ``pycron exec`` once its command has said that it is up.
+
+    Return what the command has printed since, and the exit status.
+    """
+    env = crontab(home, f'job]\ncommand = "{command}"')
     with subprocess.Popen(
         [*PYCRON, "exec", "job"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
-        process.send_signal(sent)
+        process.send_signal(signal.SIGSTOP)  # else the first may be acted on before the next
+        for number in numbers:
+            process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
         output, _ = process.communicate(timeout=60)
-    assert (output, process.returncode) == (b"term\n", 5)
+    return output, process.returncode
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_the_whole_tree(tmp_path: Path, sent: signal.Signals, number: str) -> None:
+    """What left the session gets SIGTERM as well, and the command's own status is kept (P6)."""
+    command = f"trap 'echo term; exit 5' TERM; setsid sh -c 'echo up; exec sleep {number}' & wait"
+    assert signalled(tmp_path, command, sent) == (b"term\n", 5)
     assert processes_with(number) == []
 
 
 def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
     """timeout(1) signals the program and then its group: the command may still clean up."""
     command = "trap 'sleep 0.3; echo cleaned; exit 5' TERM; echo up; sleep 60 & wait"
-    env = crontab(tmp_path, f'job]\ncommand = "{command}"')
-    with subprocess.Popen(
-        [*PYCRON, "exec", "job"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-    assert (output, process.returncode) == (b"cleaned\n", 5)
+    sent = (signal.SIGTERM, signal.SIGINT)
+    assert signalled(tmp_path, command, *sent) == (b"cleaned\n", 5)
 
 
 class Terminal:

@@ -23,6 +23,9 @@ GROWTH_KIB = 6 * 1024
 MANY = 10_000
 """Slots for all: what waits for one would pile up, and take memory with right."""
 
+BEGUN_WHEN_NEEDED = 2
+"""Threads that stay once there was work for them: what removes old outputs, what compacts large."""
+
 
 def _turn(period_s: int) -> str:
     """Return a job that tells how time passes."""
@@ -62,10 +65,6 @@ def _children(pid: int) -> Iterator[tuple[int, str]]:
             continue
         if int(fields[1]) == pid:
             yield int(directory.name), fields[0]
-
-
-BEGUN_WHEN_NEEDED = 2
-"""Threads that stay once there was work for them: what removes old outputs, what compacts large."""
 
 
 @pytest.mark.timeout(1200)
