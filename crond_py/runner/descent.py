@@ -103,7 +103,15 @@ def _was_begun_by(snapshot: Snapshot, session: int, members: set[int]) -> bool:
     """Return whether a session that a member is in began within the tree.
 
     A program that a person runs with a run's environment is in the session of that person's
-    terminal, whose leader lives and is no member.
+    terminal: its leader lives and is no member, or the leader has gone and what is oldest there
+    is no member. Our own session is nobody's, and 0 stands for all whose leader is in no
+    namespace of ours.
     """
+    if session in {0, os.getsid(0)}:
+        return False
     leader = snapshot.processes.get(session)
-    return leader is None or leader.is_zombie or session in members
+    if leader is not None and not leader.is_zombie:
+        return session in members
+    others = [p for p in snapshot.processes.values() if p.session == session and not p.is_zombie]
+    oldest = min(process.start_ticks for process in others)
+    return any(p.pid in members for p in others if p.start_ticks == oldest)

@@ -137,8 +137,23 @@ def test_a_session_that_began_in_the_tree_is_part_of_it() -> None:
     assert found(_process(200, 1, 200, 4000, zombie=True)) == [101, 102]
     # A person who runs something with the environment of a job has a shell that is not of the job.
     assert found(_process(200, 1, 200, 4000)) == [101]
+    # Nor is what that shell has left there when it ends, if it is older.
+    assert found(_process(100, 1, 200, 4999)) == [101]
     snapshot = FakeSnapshot(*lost, _process(200, 1, 200, 5000), tags={200: "k-1"})
     assert [p.pid for p in find_descendants(snapshot, headless, {})] == [101, 102, 200]
+
+
+@pytest.mark.parametrize("session", [0, os.getsid(0)], ids=["of another namespace", "our own"])
+@pytest.mark.parametrize("root", [ROOT, Root(0, 0, "k-1", 1, is_pinned=False)])
+def test_our_own_session_is_in_no_tree(session: int, root: Root) -> None:
+    """Whoever started us lives there, whether its leader has gone or cannot be seen (P6).
+
+    A child that is just being forked is in it, too, with the marks of its run.
+    """
+    snapshot = FakeSnapshot(
+        _process(101, ME, session, 5001), _process(102, 1, session, 5002), tags={101: "k-1"}
+    )
+    assert [process.pid for process in find_descendants(snapshot, root, {})] == [101]
 
 
 REUSED = [_process(100, 1, 100, 9000), _process(101, 100, 100, 9001)]
