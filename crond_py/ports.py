@@ -547,6 +547,14 @@ class Processes(Protocol):
         """
         ...
 
+    def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
+        """End what this and all earlier attempts of a run have left, of which none runs any more.
+
+        What there is of it is found, and gets SIGTERM, or with ``force`` SIGKILL. ``spec`` is that
+        of the newest attempt, whose Ended comes (once more) when nothing is left, perhaps at once.
+        """
+        ...
+
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
         ...

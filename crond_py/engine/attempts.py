@@ -42,9 +42,7 @@ class Attempts:
         self._register = register
         self.starter = starter
         self._signals = signals
-        starter.when_failed(
-            lambda active, outcome, reason: self._end(active, outcome, reason, None)
-        )
+        starter.when_failed(self._not_started)
 
     def start_failed(self, event: StartFailed) -> None:
         """Count an attempt that has no process as failed."""
@@ -57,7 +55,31 @@ class Attempts:
             if stop
             else (Outcome.FAILED, f"cannot start: {event.reason}")
         )
-        self._end(active, outcome, reason, None)
+        self._not_started(active, outcome, reason)
+
+    def _not_started(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
+        """End an attempt that has no process, and what earlier ones have left if it was stopped."""
+        if active.stop is None or active.attempt_number == 1:
+            self._end(active, outcome, reason, None)
+            return
+        self._parts.drop_timer(active, "kill_timer")
+        self.close(active, outcome, reason, None, self._parts.timekeeper.now())
+        self.turn_to_rest(active)
+        self._signals.note(active)
+        self._signals.send(active)
+
+    def turn_to_rest(self, active: ActiveRun) -> None:
+        """Have a run last, in a slot, until what its attempts have left is gone: it is stopped."""
+        state = self._register.find(active.job.name)
+        if state is not None and active not in state.active:
+            if active in state.queued:
+                state.queued.remove(active)
+            state.active.append(active)
+        self._parts.drop_timer(active, "wait_timer")
+        active.stage = Stage.RUNNING
+        active.run = replace(active.run, state=State.RUNNING, retry_at=None)
+        if active.share is None:
+            self._register.slots(active.job).take(active)
 
     def left_over(self, event: LeftOver) -> None:
         """End what a process has left behind that has ended by itself; how, is settled."""
@@ -97,7 +119,10 @@ class Attempts:
         now = self._parts.timekeeper.now()
         self._parts.drop_timer(active, "timeout_timer")
         self._parts.drop_timer(active, "kill_timer")
-        self.close(active, outcome, reason, exit_, now)
+        if active.has_rest:
+            self.close_rest(active)
+        else:
+            self.close(active, outcome, reason, exit_, now)
         with self.giving_slot_back(active):
             self.conclude(active, outcome, reason)
 
@@ -145,6 +170,12 @@ class Attempts:
             stopping=None,
         )
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
+
+    def close_rest(self, active: ActiveRun) -> None:
+        """Enter that what the attempts of a run have left is being ended no longer."""
+        if active.attempt is not None:
+            active.attempt = replace(active.attempt, stopping=None)
+            self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
     def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
         state = self._register.find(active.job.name)

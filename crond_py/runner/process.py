@@ -2,7 +2,8 @@
 
 ``starters`` has the threads that start processes, ``punctual`` what waits for its instant,
 ``spawn`` starts one process and ``bursts`` many, ``supervisor`` watches them all, ``ender`` ends
-their trees. This file knows what has been asked for and not yet begun.
+their trees; ``adoption`` and ``rests`` see to what others have started or left. This file knows
+what has been asked for and not yet begun.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from datetime import datetime
 from typing import Final
 
 from crond_py.clock import instant_of
-from crond_py.errors import CannotStartError
 from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
     AttemptKey,
@@ -29,13 +29,14 @@ from crond_py.ports import (
     StartFailed,
     Survivor,
 )
-from crond_py.runner import pidfds, proctree
-from crond_py.runner.accounts import find_account
+from crond_py.runner import proctree
+from crond_py.runner.adoption import adopt, adopt_rest, users_with
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
 from crond_py.runner.marks import read_origin
 from crond_py.runner.punctual import MANY, Punctual
+from crond_py.runner.rests import Rests
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Ready, Refused, Spawned, make_ready, spawn
 from crond_py.runner.starters import PATIENCE_NS, Starters
@@ -84,6 +85,7 @@ class ProcessRunner:
         self._keeper = Keeper(clock, sinks)
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
+        self._rests = Rests(self._supervisor, self._starters.put)
         self._bursts = Bursts(
             self._supervisor,
             clock,
@@ -121,7 +123,8 @@ class ProcessRunner:
         left = self._punctual.close()
         self._bursts.close(PATIENCE_NS / 1e9)
         for spec in [*left, *self._starters.close(), *self._punctual.close()]:
-            self._fail(spec.key, "pycron was stopped before it could be started")
+            if not self._rests.forget(spec):
+                self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
         self._keeper.close()
 
@@ -168,25 +171,7 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        try:
-            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
-        except OSError:  # out of descriptors: it may be there, and is looked for
-            pidfd = None
-        else:
-            if pidfd is None:
-                return False
-        child = Child(
-            spec.key,
-            tag=survivor.tag,
-            pid=survivor.pid,
-            start_ticks=survivor.start_ticks,
-            pidfd=pidfd,
-            is_own=False,
-            is_adopted=True,
-            users=_users_with(survivor.uid),
-            leftovers=spec.leftovers,
-        )
-        return self._keep(spec, is_watched=lambda: self._supervisor.watch(child))
+        return self._keep(spec, is_watched=lambda: adopt(self._supervisor, spec, survivor))
 
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
@@ -194,36 +179,11 @@ class ProcessRunner:
         Ended comes when all of it is gone; how the attempt ended nobody can tell. What belongs to
         a user who cannot have to do with the run is no part of it, whatever marks it shows.
         """
-        users = _users_with(_find_uid(spec))
-        believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
-        members: dict[int, tuple[int, int]] = {}
-        is_short = False
-        for each in believed:
-            try:
-                pidfd = pidfds.open_verified(each.pid, each.start_ticks)
-            except OSError:  # likewise
-                is_short = True
-            else:
-                if pidfd is not None:
-                    members[pidfd] = (each.pid, each.start_ticks)
-        if not members and not is_short:
-            return False
-        child = Child(
-            spec.key,
-            tag=spec.tag,
-            pid=0,
-            start_ticks=None,
-            pidfd=None,
-            is_own=False,
-            is_adopted=True,
-            users=users,
-            has_ended=True,
-            exit=Exit(),
-        )
-        return self._keep(
-            spec,
-            is_watched=lambda: self._supervisor.watch_rest(child, members, is_short=is_short),
-        )
+        return self._keep(spec, is_watched=lambda: adopt_rest(self._supervisor, spec, survivors))
+
+    def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
+        """End what all attempts of a run up to this one have left, of which none is under watch."""
+        self._rests.end(spec, signal.SIGKILL if force else signal.SIGTERM)
 
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
@@ -239,6 +199,8 @@ class ProcessRunner:
 
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread. Does not raise."""
+        if self._rests.begin(spec):
+            return
         try:
             is_over = self._is_stopped(spec) or self._is_held(spec)
         except Exception:  # the boundary of one run: that it will not be started is told
@@ -346,7 +308,7 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
-            users=_users_with(_uid_of(spec, spawned.pid)),
+            users=users_with(_uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
@@ -382,11 +344,6 @@ class ProcessRunner:
             log.exception("%s of run %d was not taken", type(event).__name__, event.key.run_id)
 
 
-def _users_with(uid: int | None) -> frozenset[int] | None:
-    """Return whose processes may belong to a run of a user; None, not known: everybody's."""
-    return None if uid is None else proctree.trusted_users() | {uid}
-
-
 def _uid_of(spec: ProcessSpec, pid: int) -> int | None:
     """Return the user of a process that was just started by a spec."""
     if spec.user is None:
@@ -394,12 +351,4 @@ def _uid_of(spec: ProcessSpec, pid: int) -> int | None:
     try:
         return proctree.owner_of(pid)  # looked up already, and a directory service may be slow
     except OSError:  # no descriptor to read it with
-        return None
-
-
-def _find_uid(spec: ProcessSpec) -> int | None:
-    """Return the user that a spec names, None where nobody knows that user at the moment."""
-    try:
-        return find_account(spec.user).uid
-    except CannotStartError:
         return None

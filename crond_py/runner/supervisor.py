@@ -185,18 +185,21 @@ class Supervisor:
             self._by_descriptor[descriptor] = child
         return True
 
-    def stop(self, key: AttemptKey, number: signal.Signals) -> None:
+    def stop(self, key: AttemptKey, number: signal.Signals) -> bool:
         """Signal a process's tree, and tell its end only when all of it is gone.
 
         The same signal is not sent twice, and SIGTERM no more after SIGKILL: to some programs a
-        second SIGTERM means "do not clean up".
+        second SIGTERM means "do not clean up". False: no such process is under watch.
         """
         with self._lock:
             child = self._children.get(key)
-            if child is None or child.is_done or child.stop in {number, signal.SIGKILL}:
-                return
+            if child is None or child.is_done:
+                return False
+            if child.stop in {number, signal.SIGKILL}:
+                return True
             child.stop = number
         self._ender.look_at(child)
+        return True
 
     # --- what the ender asks for --------------------------------------------------------------
 
