@@ -413,11 +413,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """There is no process; ``reason`` says why in words a person can use."""
+    """There is no process; ``reason`` says why in words a person can use.
+
+    ``is_recalled``: none was tried, since starts were recalled before its instant.
+    """
 
     key: AttemptKey
     reason: str
     at: datetime
+    is_recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,6 +519,13 @@ class Processes(Protocol):
 
     def start_all(self, starts: Sequence[tuple[ProcessSpec, int | None]]) -> None:
         """Have each of these started, with its ``at_ns``, in this order."""
+        ...
+
+    def recall(self) -> None:
+        """Make no starts any more whose ``at_ns`` is yet to come; StartFailed tells of each.
+
+        What cannot be recalled any more starts as it would have.
+        """
         ...
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:

@@ -306,17 +306,21 @@ class Service:
         if is_first:
             self._stopped_ns = request.received_ns
             self._notifier.stopping()
-            limit = self._options.stop_timeout
-            waits = format_duration(limit) if limit is not None else "as long as it takes"
-            log.info(
-                "stopping: nothing more is started",
-                extra=fields(on=request.source, waits_for_runs=waits),
+            self._engine.stop(
+                self._options.stop_timeout,
+                on_stopped=lambda: self._inbox.put(_STOPPED),
+                on_stopping=lambda: self._tell_stopping(request),
             )
-            self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
         is_repeated = request.is_signal and not is_first and not is_same
         if request.now or is_repeated:
             log.warning("ending what runs", extra=fields(on=request.source))
             self._engine.end_runs("pycron was told to stop at once")
+
+    def _tell_stopping(self, request: StopRequest) -> None:
+        limit = self._options.stop_timeout
+        waits = format_duration(limit) if limit is not None else "as long as it takes"
+        values = fields(on=request.source, waits_for_runs=waits)
+        log.info("stopping: nothing more is started", extra=values)
 
     # --- reload ---------------------------------------------------------------------------
 

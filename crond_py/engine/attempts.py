@@ -15,6 +15,7 @@ from functools import partial
 
 from crond_py.engine.events import RetryDue
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.recalled import RECALLED
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
@@ -42,7 +43,7 @@ class Attempts:
         self._register = register
         self.starter = starter
         self._signals = signals
-        starter.when_failed(self._not_started)
+        starter.when_failed(self._not_started, self._recall)
 
     def start_failed(self, event: StartFailed) -> None:
         """Count an attempt that has no process as failed."""
@@ -50,6 +51,9 @@ class Attempts:
         if active is None:
             return
         stop = active.stop
+        if event.is_recalled and stop is None:
+            self._recall(active)
+            return
         outcome, reason = (
             (stop.outcome, stop.reason)
             if stop
@@ -67,6 +71,18 @@ class Attempts:
         self.turn_to_rest(active)
         self._signals.note(active)
         self._signals.send(active)
+
+    def _recall(self, active: ActiveRun) -> None:
+        """Leave a run to the next daemon that was claimed ahead and is not started any more."""
+        self.close(active, Outcome.CANCELLED, RECALLED, None, self._parts.timekeeper.now())
+        with self.giving_slot_back(active):
+            active.attempt = None
+            active.stage = Stage.SLOT
+            active.run = replace(active.run, state=State.QUEUED)
+            self._parts.outbox.write(
+                SetRun(active.run.id, State.QUEUED, reason=RECALLED), durable=True
+            )
+        tell(logging.INFO, "start recalled", active.job.name, run=active.run.id, due=active.run.due)
 
     def turn_to_rest(self, active: ActiveRun) -> None:
         """Have a run last, in a slot, until what its attempts have left is gone: it is stopped."""

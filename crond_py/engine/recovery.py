@@ -18,13 +18,15 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
+from crond_py.engine.agenda import WAS_DOWN
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.recalled import was_recalled, why_dropped
 from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
-from crond_py.model import Attempt, Cursor, OnCrash, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
 from crond_py.policy import (
     MOST_RERUNS,
     Recovery,
@@ -235,7 +237,7 @@ class Recoverer:
                 state.active.append(active)
                 self._attempts.set_retry(active, _remaining_delay(active, now), now)
             case Recovery.REQUEUE:
-                self._admitter.wait_or_start(state, active)
+                self._go_on_waiting(state, active, now)
             case Recovery.RERUN:
                 reason = self._how_lost(active, found.survivors)
                 self._attempts.close(active, Outcome.LOST, reason, None, now)
@@ -244,6 +246,18 @@ class Recoverer:
                 self._close_lost(found, now)
             case Recovery.REMOVED:
                 self._stopper.cancel(active, "the job was removed from the crontab")
+
+    def _go_on_waiting(self, state: JobState, active: ActiveRun, now: datetime) -> None:
+        """Let a run have its turn that had not begun; one that was recalled is perhaps missed."""
+        if was_recalled(active.run):
+            why = why_dropped(state, active.run.due, now, self._parts.host)
+            if why:
+                state.queued.append(active)
+                self._attempts.finish(active, Outcome.MISSED, f"{WAS_DOWN}; {why}")
+                return
+            if active.run.due <= now:  # it is not late but made up
+                active.run = replace(active.run, cause=Cause.CATCH_UP, claimed_at=now)
+        self._admitter.wait_or_start(state, active)
 
     def _resume_process(
         self, state: JobState, active: ActiveRun, survivors: Sequence[Survivor]
@@ -316,7 +330,7 @@ class Recoverer:
 
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
-    attempt = run.attempts[-1] if run.attempts else None
+    attempt = run.attempts[-1] if run.attempts and not was_recalled(run) else None
     # The present attempt, should it be found closed, is counted when it is closed again.
     lost = sum(each.outcome is Outcome.LOST for each in run.attempts[:-1])
     if attempt is not None and run.state is not State.RUNNING:

@@ -558,6 +558,8 @@ def _may_start_now(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
     daemon = inspector.world.daemon
     if daemon is None or daemon.stopping_since is None or inspector.world.may_step_clock:
         return
+    if run.due > daemon.stopping_since:
+        yield "P1", "started after the daemon was told to stop, and before that it was not due"
     if run.attempts[-1].begun_at > daemon.stopping_since:
         yield "P1", f"attempt {tree.key.number} begun after the daemon was told to stop"
 
@@ -695,7 +697,8 @@ def _is_its_last_attempt(inspector: Inspector, run: Run) -> Wrong:
     """P1: a run's outcome is that of its last attempt, or says why there was no other."""
     last = run.attempts[-1] if run.attempts else None
     if run.outcome in {Outcome.SKIPPED, Outcome.MISSED}:
-        if last is not None:
+        was_recalled = [a.outcome for a in run.attempts] == [Outcome.CANCELLED]
+        if last is not None and not was_recalled:
             yield "P1", f"is {run.outcome} after {len(run.attempts)} attempts"
     elif run.outcome is not Outcome.CANCELLED:
         if last is None or last.outcome is not run.outcome:

@@ -329,11 +329,14 @@ class FakeProcesses:
         self._mine: dict[AttemptKey, _Watched] = {}
         self._late: list[tuple[int, ProcessEvent]] = []
         self._planned: dict[AttemptKey, tuple[int, ProcessSpec]] = {}
+        self._recalled_ns: int | None = None
         self.settled: list[AttemptKey] = []
 
     def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
         """See ports.Processes."""
-        if at_ns is not None and at_ns > self._machine.clock.monotonic_ns():
+        if self._recalled_ns is not None and (at_ns or 0) > self._recalled_ns:
+            self._tell_recalled(spec.key)
+        elif at_ns is not None and at_ns > self._machine.clock.monotonic_ns():
             self._planned[spec.key] = (at_ns, spec)
         else:
             self._start(spec)
@@ -377,6 +380,18 @@ class FakeProcesses:
             if tree is not watched.tree:
                 self._machine.signal(tree, force=force)
         self._crash("after a signal")
+
+    def recall(self) -> None:
+        """See ports.Processes."""
+        now_ns = self._recalled_ns = self._machine.clock.monotonic_ns()
+        for key, (at_ns, _) in list(self._planned.items()):
+            if at_ns > now_ns:
+                del self._planned[key]
+                self._tell_recalled(key)
+
+    def _tell_recalled(self, key: AttemptKey) -> None:
+        now = self._machine.clock.now()
+        self._report(StartFailed(key, "recalled", now, is_recalled=True))
 
     def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
         """See ports.Processes."""

@@ -281,6 +281,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
+    "nothing is recalled": (FakeProcesses, "recall", nothing, "P1"),
     "a start that is late": (FakeProcesses, "start", start_late, "P4"),
     "a start before its instant": (FakeProcesses, "start", start_early, "P4"),
     # overlap and pools
