@@ -44,8 +44,8 @@ The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), 
 (whether), ``starting`` (from a slot to a process), ``attempts`` (from the end of an attempt to the
 outcome), ``stopping`` (ended early), ``signals`` (noted, then sent), ``recovery`` (what an earlier
 daemon left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lost of that),
-``chains`` (what follows what), ``pools`` and ``shares`` (slots, and whose turn it is),
-``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late), ``records``
-and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log), ``status`` and
-``view`` (what is told to others), ``thread`` (the loop around it).
+``chains`` and ``cycles`` (what follows what), ``pools`` and ``shares`` (slots, and whose turn it
+is), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
+``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
+``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
 """

@@ -140,6 +140,7 @@ class Core:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
         self._chains.set_jobs(self._register.states.values())
+        self._chains.look_again()
         self._starter.fill_all()
 
     def _set_pools(self, crontab: Crontab) -> None:
@@ -315,6 +316,8 @@ class Core:
                 self._stopper.too_late_due(run)
             case events.LagDue(slots):
                 self._starter.lag_due(slots)
+            case events.CyclesDue():
+                self._chains.look_again()
             case events.StopLimitDue():
                 self.end_runs(WAITED_NO_LONGER)
             case events.StartsGivenUpDue():

@@ -270,6 +270,19 @@ def _fits(world: World, name: str) -> bool:
     return upstreams(world.parked[name]) <= world.jobs.keys()
 
 
+@action(1)
+def disable_upstream(world: World) -> None:
+    """Disable a job that another waits for together with others, perhaps for a while."""
+    joins = [job for job in world.jobs.values() if len(upstreams(job)) > 1]
+    if not joins:
+        return
+    name = world.random.choice(sorted(upstreams(world.random.choice(joins))))
+    for is_enabled in world.random.choice(((False,), (False, True))):
+        world.set_job(replace(world.jobs[name], enabled=is_enabled))
+        world.reload()
+        world.pass_time(world.random.choice((0, 2, 30)) * SECOND)
+
+
 @action(2)
 def edit_while_down(world: World) -> None:
     """Edit the file while no daemon is there to see it."""

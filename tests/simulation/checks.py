@@ -337,6 +337,8 @@ class Inspector:
     def _look_at_waiting(self, core: Core) -> None:
         """P4: nothing waits for a slot that is free, or for a predecessor that is not there."""
         world = self.world
+        for text, name in chains.stuck(core):
+            self._breach("P1", text, name)
         register = core._register
         in_pool: Counter[str] = Counter()
         in_group: Counter[str | None] = Counter()
