@@ -142,6 +142,10 @@ class ProcessRunner:
         self._supervisor.close()
         self._keeper.close()
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread that tells the ends of processes call something, if it gets on."""
+        self._supervisor.call(function)
+
     def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
         """Have a process started, after those that were asked for before.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from crond_py.runner.child import Child
 from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
 from crond_py.runner.proctree import Process, Snapshot
-from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 
 # Each says on $READY when it has come so far; the number is how many processes it has then.
 TREES = {
@@ -503,3 +504,25 @@ def test_a_pid_that_was_used_again_is_never_signalled() -> None:
     pidfd = pidfds.open_verified(me, ticks)
     assert pidfd is not None
     os.close(pidfd)
+
+
+def test_what_watches_all_can_show_that_it_gets_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be called is called by the thread that tells ends, and not while that hangs."""
+    called: queue.SimpleQueue[str] = queue.SimpleQueue()
+    harness.runner.call(lambda: called.put(threading.current_thread().name))
+    assert called.get(timeout=PATIENCE_S) == "pycron-supervisor"
+    hangs, may_go_on = threading.Event(), threading.Event()
+
+    def report(_event: object) -> None:
+        hangs.set()
+        may_go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(harness.runner._supervisor, "_report", report)
+    harness.start(("true",))
+    assert hangs.wait(PATIENCE_S)
+    harness.runner.call(lambda: called.put("it gets on"))
+    assert called.empty()
+    may_go_on.set()
+    assert called.get(timeout=PATIENCE_S) == "it gets on"
