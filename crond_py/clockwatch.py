@@ -23,6 +23,7 @@ from typing import Protocol
 
 from crond_py.clock import to_ns, wall_offset_ns
 from crond_py.ports import Clock
+from crond_py.vital import VitalThread
 
 log = logging.getLogger("pycron.clock")
 
@@ -99,7 +100,8 @@ class ClockWatch:
                 thread.join()
 
     def _spawn(self, watcher: _Watcher) -> threading.Thread:
-        thread = threading.Thread(
+        # Without it occurrences are due at readings that the clock does not show any more.
+        thread = VitalThread(
             target=watcher.run, args=(self._tell,), name="clock-watch", daemon=True
         )
         thread.start()

@@ -413,11 +413,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """There is no process; ``reason`` says why in words a person can use."""
+    """There is no process; ``reason`` says why in words a person can use.
+
+    ``is_recalled``: none was tried, since starts were recalled before its instant.
+    """
 
     key: AttemptKey
     reason: str
     at: datetime
+    is_recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,6 +521,13 @@ class Processes(Protocol):
         """Have each of these started, with its ``at_ns``, in this order."""
         ...
 
+    def recall(self) -> None:
+        """Make no starts any more whose ``at_ns`` is yet to come; StartFailed tells of each.
+
+        What cannot be recalled any more starts as it would have.
+        """
+        ...
+
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.
 
@@ -544,6 +555,14 @@ class Processes(Protocol):
 
         Ended comes when all of it is gone; how the attempt ended nobody can tell. ``stop`` ends
         it, as it ends what else of the tree is found.
+        """
+        ...
+
+    def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
+        """End what this and all earlier attempts of a run have left, of which none runs any more.
+
+        What there is of it is found, and gets SIGTERM, or with ``force`` SIGKILL. ``spec`` is that
+        of the newest attempt, whose Ended comes (once more) when nothing is left, perhaps at once.
         """
         ...
 

@@ -147,6 +147,7 @@ class Service:
         self._clock = SystemClock()
         self._engine = Engine()
         self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
+        self._runner: ProcessRunner | None = None
         self._notifier = Notifier.from_environment()
         self._inbox = Inbox()
         self._janitor = Janitor()
@@ -203,7 +204,7 @@ class Service:
         )
         become_subreaper()
         sinks = {OutputMode.STREAM: self._log}
-        runner = ProcessRunner(self._engine.process_event, self._clock, sinks=sinks)
+        runner = self._runner = ProcessRunner(self._engine.process_event, self._clock, sinks=sinks)
         runner.open()
         stack.callback(runner.close)
         self._dispatcher.start()
@@ -306,17 +307,21 @@ class Service:
         if is_first:
             self._stopped_ns = request.received_ns
             self._notifier.stopping()
-            limit = self._options.stop_timeout
-            waits = format_duration(limit) if limit is not None else "as long as it takes"
-            log.info(
-                "stopping: nothing more is started",
-                extra=fields(on=request.source, waits_for_runs=waits),
+            self._engine.stop(
+                self._options.stop_timeout,
+                on_stopped=lambda: self._inbox.put(_STOPPED),
+                on_stopping=lambda: self._tell_stopping(request),
             )
-            self._engine.stop(limit, lambda: self._inbox.put(_STOPPED))
         is_repeated = request.is_signal and not is_first and not is_same
         if request.now or is_repeated:
             log.warning("ending what runs", extra=fields(on=request.source))
             self._engine.end_runs("pycron was told to stop at once")
+
+    def _tell_stopping(self, request: StopRequest) -> None:
+        limit = self._options.stop_timeout
+        waits = format_duration(limit) if limit is not None else "as long as it takes"
+        values = fields(on=request.source, waits_for_runs=waits)
+        log.info("stopping: nothing more is started", extra=values)
 
     # --- reload ---------------------------------------------------------------------------
 
@@ -401,15 +406,19 @@ class Service:
             self._dispatcher.call_at(self._clock.monotonic_ns(), _BEAT)
 
     def _give_sign_of_life(self) -> None:
-        """Feed the watchdog; called by the engine, and the next time by way of the dispatcher.
+        """Feed the watchdog; the next time it goes from the dispatcher by the engine to the runner.
 
-        So neither of them can hang, or be gone, and the daemon pass for alive.
+        So none of them can hang, or be gone, and the daemon pass for alive.
         """
         self._notifier.alive()
         period = self._notifier.watchdog_period
         if period is not None:
             next_ns = self._clock.monotonic_ns() + to_ns(period) // 2
             self._dispatcher.call_at(next_ns, _BEAT)
+
+    def _pass_beat_on(self) -> None:
+        if self._runner is not None:
+            self._runner.call(self._give_sign_of_life)
 
     def _deliver(self, items: list[object], popped_ns: int) -> None:
         """Pass on what is due."""
@@ -418,7 +427,7 @@ class Service:
             self._inbox.put(_LISTEN)
         if _BEAT in items:
             items = [item for item in items if item is not _BEAT]
-            self._engine.call(self._give_sign_of_life)
+            self._engine.call(self._pass_beat_on)
         if items:
             self._engine.timers_fired(items, popped_ns)
 

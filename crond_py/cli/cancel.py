@@ -128,20 +128,13 @@ def _wait(
         return _End(item, None, watch.elapsed())
     limit = item.kill_after + _AFTER_KILL if patience is None else patience
     run = wait_for(conversation, item.run_id, limit, watch)
-    return _End(item, run, watch.elapsed(), _left(run, item.was) if run else "")
+    return _End(item, run, watch.elapsed(), _left(run) if run else "")
 
 
-def _left(run: Run, was: str) -> str:
-    """Return what the runner did not end of the tree of a run that was cancelled.
-
-    Where it waited for its retry nothing was running but what its last attempt had left.
-    """
+def _left(run: Run) -> str:
+    """Return what the runner could not end of the tree of a run that was cancelled."""
     if run.outcome is not Outcome.CANCELLED:
         return ""
-    if was == State.WAITING_RETRY and run.attempts:
-        last = run.attempts[-1]
-        note = last.reason.partition(_NOTE_MARK)[2]
-        return f"attempt {last.number} has {note}" if note.startswith("left ") else ""
     return run.reason.partition(_NOTE_MARK)[2]
 
 
@@ -167,9 +160,10 @@ def _became(end: _End, *, is_wanted: bool) -> str:
         return f"had ended by itself, {standing(run).replace('_', ' ')}"
     if end.left:
         return f"cancelled, but {end.left}"
+    was = _WAS.get(item.was, "")
     if item.ending:
-        return "cancelled, all its processes have ended"
-    return f"cancelled, {_WAS.get(item.was, 'it had no process')}"
+        return f"cancelled, {'; '.join(filter(None, (was, 'all its processes have ended')))}"
+    return f"cancelled, {was or 'it had no process'}"
 
 
 def _still_ending(end: _End) -> str:

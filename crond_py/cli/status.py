@@ -108,9 +108,16 @@ def _runs(status: DaemonStatus, runs: Sequence[Run]) -> Table:
             Cell(local_text(run.due), brief_text(run.due, status.now)),
             _since(run, status),
             str(attempt.number) if attempt else "",
-            str(attempt.pid) if attempt and attempt.pid and run.state is State.RUNNING else "",
+            _pid(run),
         )
     return table
+
+
+def _pid(run: Run) -> str:
+    """Return the process of a run, if it has one, not only what earlier ones have left."""
+    attempt = run.attempts[-1] if run.attempts else None
+    has_process = attempt is not None and attempt.pid and attempt.outcome is None
+    return str(attempt.pid) if attempt and has_process and run.state is State.RUNNING else ""
 
 
 def _since(run: Run, status: DaemonStatus) -> str:

@@ -34,6 +34,7 @@ from crond_py.control.protocol import (
 from crond_py.dataclass import dataclass
 from crond_py.errors import ProtocolError, PycronError, RequestRefusedError, StateLockedError
 from crond_py.ports import Clock
+from crond_py.vital import VitalThread
 
 log = logging.getLogger("pycron.control")
 
@@ -90,7 +91,7 @@ class ControlServer:
             except OSError as error:
                 message = f"cannot listen on the control socket {self._path}: {error.strerror}"
                 raise PycronError(message) from None
-            acceptor = threading.Thread(
+            acceptor = VitalThread(
                 target=self._accept_loop, args=(self._listener,), name="control", daemon=True
             )
             try:
@@ -186,11 +187,17 @@ class ControlServer:
                         log.error("no client is let in for now: %s", error.strerror)
                     is_short = True
                     self._stopping.wait(1.0)
-                elif error.errno != errno.ECONNABORTED:
+                elif self._stopping.is_set():
                     return  # the listener was shut down
+                elif error.errno != errno.ECONNABORTED:
+                    raise
                 continue
             is_short = False
-            self._admit(connection)
+            try:
+                self._admit(connection)
+            except Exception:  # the boundary of one connection
+                log.exception("a client was not let in")
+                connection.close()
 
     def _admit(self, connection: socket.socket) -> None:
         """Give the connection a thread, or a refusal."""

@@ -15,6 +15,7 @@ from functools import partial
 
 from crond_py.engine.events import RetryDue
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.recalled import RECALLED
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
@@ -42,9 +43,7 @@ class Attempts:
         self._register = register
         self.starter = starter
         self._signals = signals
-        starter.when_failed(
-            lambda active, outcome, reason: self._end(active, outcome, reason, None)
-        )
+        starter.when_failed(self._not_started, self._recall)
 
     def start_failed(self, event: StartFailed) -> None:
         """Count an attempt that has no process as failed."""
@@ -52,12 +51,51 @@ class Attempts:
         if active is None:
             return
         stop = active.stop
+        if event.is_recalled and stop is None:
+            self._recall(active)
+            return
         outcome, reason = (
             (stop.outcome, stop.reason)
             if stop
             else (Outcome.FAILED, f"cannot start: {event.reason}")
         )
-        self._end(active, outcome, reason, None)
+        self._not_started(active, outcome, reason)
+
+    def _not_started(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
+        """End an attempt that has no process, and what earlier ones have left if it was stopped."""
+        if active.stop is None or active.attempt_number == 1:
+            self._end(active, outcome, reason, None)
+            return
+        self._parts.drop_timer(active, "kill_timer")
+        self.close(active, outcome, reason, None, self._parts.timekeeper.now())
+        self.turn_to_rest(active)
+        self._signals.note(active)
+        self._signals.send(active)
+
+    def _recall(self, active: ActiveRun) -> None:
+        """Leave a run to the next daemon that was claimed ahead and is not started any more."""
+        self.close(active, Outcome.CANCELLED, RECALLED, None, self._parts.timekeeper.now())
+        with self.giving_slot_back(active):
+            active.attempt = None
+            active.stage = Stage.SLOT
+            active.run = replace(active.run, state=State.QUEUED)
+            self._parts.outbox.write(
+                SetRun(active.run.id, State.QUEUED, reason=RECALLED), durable=True
+            )
+        tell(logging.INFO, "start recalled", active.job.name, run=active.run.id, due=active.run.due)
+
+    def turn_to_rest(self, active: ActiveRun) -> None:
+        """Have a run last, in a slot, until what its attempts have left is gone: it is stopped."""
+        state = self._register.find(active.job.name)
+        if state is not None and active not in state.active:
+            if active in state.queued:
+                state.queued.remove(active)
+            state.active.append(active)
+        self._parts.drop_timer(active, "wait_timer")
+        active.stage = Stage.RUNNING
+        active.run = replace(active.run, state=State.RUNNING, retry_at=None)
+        if active.share is None:
+            self._register.slots(active.job).take(active)
 
     def left_over(self, event: LeftOver) -> None:
         """End what a process has left behind that has ended by itself; how, is settled."""
@@ -97,7 +135,10 @@ class Attempts:
         now = self._parts.timekeeper.now()
         self._parts.drop_timer(active, "timeout_timer")
         self._parts.drop_timer(active, "kill_timer")
-        self.close(active, outcome, reason, exit_, now)
+        if active.has_rest:
+            self.close_rest(active)
+        else:
+            self.close(active, outcome, reason, exit_, now)
         with self.giving_slot_back(active):
             self.conclude(active, outcome, reason)
 
@@ -145,6 +186,12 @@ class Attempts:
             stopping=None,
         )
         self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
+
+    def close_rest(self, active: ActiveRun) -> None:
+        """Enter that what the attempts of a run have left is being ended no longer."""
+        if active.attempt is not None:
+            active.attempt = replace(active.attempt, stopping=None)
+            self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
 
     def _await_retry(self, active: ActiveRun, outcome: Outcome, reason: str, now: datetime) -> None:
         state = self._register.find(active.job.name)

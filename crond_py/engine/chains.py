@@ -6,104 +6,33 @@ outcome that it follows from: a crash leaves both or neither.
 
 What is known of a cycle is kept in memory only where a job waits for several others, and only as
 long as some of them have no outcome. What is not known there (after a restart, or since the cycle
-was forgotten) is looked up in the ledger when it is needed. A cycle that cannot be completed any
-more, since what became of some run is known to nobody, is skipped: every cycle has its row.
+was forgotten) is looked up in the ledger when it is needed, each second until that can be read. A
+cycle that cannot be completed any more, since what became of some run is known to nobody or a
+reload lets it not come, is skipped: every cycle has its row.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from graphlib import TopologicalSorter
 
 from crond_py.crontab.model import AfterTrigger
-from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
+from crond_py.engine.cycles import Cycle, Join
+from crond_py.engine.events import CyclesDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
 from crond_py.policy import TICK, Follow, judge_upstreams
-from crond_py.ports import Claim, Ledger, RunQuery
+from crond_py.ports import Claim, Ledger, RunQuery, Timer
 
-REMEMBERED = 1000
-"""Of how many open cycles a job that waits for several others knows at most; others it looks up."""
-
-_Key = tuple[datetime, int]
-"""The due instant of a cycle and its era; 0 where the cycles of several heads are one."""
-
-
-@dataclass(slots=True)
-class _Cycle:
-    """What is known of one cycle by a job that waits for several others.
-
-    ``eras`` are those of the runs whose outcomes are known.
-    """
-
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    eras: dict[str, int] = field(default_factory=dict)
-    is_decided: bool = False
-
-    @property
-    def era(self) -> int:
-        """The era of the run that follows."""
-        return max(self.eras.values(), default=0)
-
-    def note(self, job: str, era: int, outcome: Outcome) -> None:
-        """Note an outcome. A newer one of a job means that the same due instant came again."""
-        if self.eras.get(job, era) < era:
-            self.outcomes.clear()
-            self.eras.clear()
-            self.is_decided = False
-        if self.eras.get(job, era) == era:
-            self.outcomes[job] = outcome
-            self.eras[job] = era
-
-
-@dataclass(slots=True)
-class _Join:
-    """A job that waits for several others, and what it knows of open cycles, oldest first.
-
-    With one head, runs of one cycle have its era. Several heads have eras of their own, so their
-    cycles are known by the due instant alone. ``stretches`` are those that were skipped whole:
-    first, last and number.
-    """
-
-    trigger: AfterTrigger
-    has_one_head: bool
-    cycles: OrderedDict[_Key, _Cycle] = field(default_factory=OrderedDict)
-    stretches: deque[tuple[datetime, datetime, int]] = field(
-        default_factory=lambda: deque(maxlen=100)
-    )
-
-    def key(self, due: datetime, era: int) -> _Key:
-        """Return what a cycle is known by."""
-        return due, era if self.has_one_head else 0
-
-    def cycle(self, due: datetime, era: int) -> _Cycle:
-        """Return what is known of a cycle."""
-        key = self.key(due, era)
-        cycle = self.cycles.get(key)
-        if cycle is None:
-            cycle = self.cycles[key] = _Cycle()
-            if len(self.cycles) > REMEMBERED:
-                self.cycles.popitem(last=False)
-        return cycle
-
-    def is_over(self, due: datetime) -> bool:
-        """Whether a cycle was skipped as one of a stretch."""
-        return any(first <= due <= last for first, last, _ in self.stretches)
-
-    def rest_of(self, first: datetime, count: int) -> tuple[datetime, int]:
-        """Return where what is new of a stretch begins, and how many there are of it."""
-        for known_first, known_last, known_count in self.stretches:
-            if known_first <= first <= known_last:
-                first, count = known_last + TICK, max(1, count - known_count)
-        return first, count
+AGAIN = timedelta(seconds=1)
+"""How soon the ledger is asked again that could not be read."""
 
 
 class Chains:
@@ -117,9 +46,11 @@ class Chains:
         self._admitter = admitter
         self._ledger = ledger
         self._followers: dict[str, list[str]] = {}
-        self._joins: dict[str, _Join] = {}
+        self._joins: dict[str, Join] = {}
         self._news: deque[Conclusion] = deque()
         self._is_at_it = False
+        self._again: Timer | None = None
+        self._is_unread = False
 
     def set_jobs(self, states: Iterable[JobState]) -> None:
         """Take the jobs of a crontab."""
@@ -138,8 +69,20 @@ class Chains:
                 has_one_head = heads[name] is not None
                 join = joins.get(name)
                 if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
-                    join = _Join(trigger, has_one_head)
+                    join = Join(trigger, has_one_head)
                 self._joins[name] = join
+
+    def look_again(self) -> None:
+        """See to it that each open cycle waits for something that will come, also by now."""
+        if self._again is not None:
+            self._parts.timers.cancel(self._again)
+            self._again = None
+        for name, join in list(self._joins.items()):
+            if not self._register.states[name].is_live:
+                join.cycles.clear()  # only occurrences of enabled jobs are accounted for
+            for (due, _), cycle in list(join.cycles.items()):
+                for job, outcome in list(cycle.outcomes.items())[:1]:
+                    self._complete(name, Conclusion(job, cycle.eras[job], due, outcome))
 
     def concluded(self, conclusion: Conclusion) -> None:
         """Take note of an outcome, and make or skip the runs that wait for it, down the chain."""
@@ -174,7 +117,7 @@ class Chains:
             return False
         if join is not None and join.is_over(news.due):
             return False
-        cycle = join.cycle(news.due, news.era) if join is not None else _Cycle()
+        cycle = join.cycle(news.due, news.era) if join is not None else Cycle()
         cycle.note(news.job, news.era, news.outcome)
         is_waiting = self._judge(state, trigger, cycle, news)
         if join is not None and cycle.outcomes.keys() == trigger.conditions.keys():
@@ -182,7 +125,7 @@ class Chains:
         return is_waiting
 
     def _judge(
-        self, state: JobState, trigger: AfterTrigger, cycle: _Cycle, news: Conclusion
+        self, state: JobState, trigger: AfterTrigger, cycle: Cycle, news: Conclusion
     ) -> bool:
         """Decide a cycle if it can be decided; True where it waits for more."""
         if cycle.is_decided:
@@ -225,16 +168,21 @@ class Chains:
             if unknown:
                 self._look_up_all(unknown, state, join, cycle, news)
         except LedgerError as error:
-            # It stays open, and is looked at again with the next outcome of the cycle.
-            log.warning(
-                "what a job waits for cannot be looked up",
-                extra=fields(job=name, due=news.due, reason=str(error)),
-            )
+            # It stays open, and is looked at again with the next outcome of the cycle, or soon.
+            level = logging.DEBUG if self._is_unread else logging.WARNING
+            message = "what a job waits for cannot be looked up"
+            log.log(level, message, extra=fields(job=name, due=news.due, reason=str(error)))
+            self._is_unread = True
+            if self._again is None:
+                at_ns = self._parts.timekeeper.after(AGAIN)
+                self._again = self._parts.timers.call_at(at_ns, CyclesDue())
+        else:
+            self._is_unread = False
         if cycle.outcomes.keys() == join.trigger.conditions.keys():
             del join.cycles[join.key(news.due, news.era)]
 
     def _look_up_all(
-        self, unknown: list[str], state: JobState, join: _Join, cycle: _Cycle, news: Conclusion
+        self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion
     ) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
         if self._rows(state.job.name, news, join):
@@ -252,7 +200,7 @@ class Chains:
             if not self._judge(state, join.trigger, cycle, known):
                 return
 
-    def _rows(self, name: str, news: Conclusion, join: _Join) -> list[Run]:
+    def _rows(self, name: str, news: Conclusion, join: Join) -> list[Run]:
         """Return what the ledger has of a job's run of the cycle."""
         query = RunQuery(job=name, since=news.due, until=news.due + TICK, limit=10)
         return [
@@ -261,7 +209,7 @@ class Chains:
             if run.due <= news.due and (not join.has_one_head or run.era == news.era)
         ]
 
-    def _is_pending(self, name: str, news: Conclusion, join: _Join) -> bool:
+    def _is_pending(self, name: str, news: Conclusion, join: Join) -> bool:
         """Whether a job has a run of the cycle without an outcome, or is to have one.
 
         One that waits for several others may have been skipped on account of one of them, before a
@@ -276,7 +224,7 @@ class Chains:
             return True
         return all(run.era < max(eras) for run in self._rows(name, news, join))
 
-    def _eras_to_come(self, name: str, news: Conclusion, join: _Join) -> Iterator[int]:
+    def _eras_to_come(self, name: str, news: Conclusion, join: Join) -> Iterator[int]:
         """Yield the eras of the cycle's runs, open or to come, of a job and of all those above it.
 
         The one that is just getting its outcome is among them: what follows it is yet to be made.
@@ -299,7 +247,7 @@ class Chains:
 
     # --- rows -----------------------------------------------------------------------------
 
-    def _skip_stretch(self, state: JobState, join: _Join | None, news: Conclusion) -> None:
+    def _skip_stretch(self, state: JobState, join: Join | None, news: Conclusion) -> None:
         """Enter that nothing follows a stretch of missed occurrences.
 
         Of jobs that are waited for together the first one's stretch counts, and cycles of it that

@@ -140,6 +140,7 @@ class Core:
                 self._agenda.replace_job(state, job)
                 self._attempts.renew_waiting(state)
         self._chains.set_jobs(self._register.states.values())
+        self._chains.look_again()
         self._starter.fill_all()
 
     def _set_pools(self, crontab: Crontab) -> None:
@@ -166,16 +167,26 @@ class Core:
         if not state.active and not state.queued:
             self._register.states.pop(state.job.name, None)
 
-    def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
+    def stop(
+        self,
+        limit: timedelta | None,
+        on_stopped: Callable[[], None],
+        on_stopping: Callable[[], None] = lambda: None,
+    ) -> None:
         """Start nothing more; ``on_stopped`` is called once there is nothing to wait for.
+
+        ``on_stopping`` is called first, from when on nothing is started.
 
         That is up to the jobs' ``on_stop``. After ``limit`` (None: no limit) the processes that
         are waited for are ended. What is queued or waits for a retry stays in the ledger and goes
-        on with the next start.
+        on with the next start; what was claimed ahead of an instant that is yet to come, too.
         """
         self._on_stopped.append(on_stopped)
         if not self._register.is_stopping:
             self._register.is_stopping = True
+            self._register.stopping_ns = self._parts.timekeeper.reading()
+            self._parts.processes.recall()
+            on_stopping()
             for state in self._register.states.values():
                 self._agenda.disarm(state)
             self._tasks.stop()
@@ -184,7 +195,8 @@ class Core:
                     self._parts.timekeeper.after(limit), events.StopLimitDue()
                 )
             for active in self._waited_for():
-                if active.job.on_stop is OnStop.TERMINATE:
+                is_recalled = self._starter.is_recalled(active)
+                if active.job.on_stop is OnStop.TERMINATE and not is_recalled:
                     self._stopper.cancel(active, "pycron was stopped")
 
     def end_runs(self, reason: str) -> None:
@@ -304,6 +316,8 @@ class Core:
                 self._stopper.too_late_due(run)
             case events.LagDue(slots):
                 self._starter.lag_due(slots)
+            case events.CyclesDue():
+                self._chains.look_again()
             case events.StopLimitDue():
                 self.end_runs(WAITED_NO_LONGER)
             case events.StartsGivenUpDue():

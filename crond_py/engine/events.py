@@ -69,6 +69,11 @@ class TasksDue:
 
 
 @dataclass(frozen=True, slots=True)
+class CyclesDue:
+    """It is time to look up again what jobs that follow others wait for."""
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRetryDue:
     """It is time to try again to write what the ledger did not take."""
 

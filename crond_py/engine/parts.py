@@ -78,6 +78,7 @@ class Register:
     """Every run without an outcome, every job and every pool.
 
     ``tasks`` are the submitted tasks that have a run without an outcome, by their job's name.
+    ``stopping_ns`` is since when it ``is_stopping``, on the monotonic clock.
     ``output_trouble`` says why the newest start that had an output has none that is kept.
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
@@ -90,6 +91,7 @@ class Register:
     pools: dict[str, Slots] = field(default_factory=dict)
     shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
+    stopping_ns: int = 0
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     enter_task: Callable[[Run], bool] = lambda _run: False

@@ -23,8 +23,8 @@ class Stage(Enum):
     """What a run without an outcome waits for.
 
     BEHIND: a predecessor of its job. SLOT: a worker slot of its pool. STARTING: word from the
-    runner. RUNNING: the end of its process. RETRY: the delay before its next attempt. ENDED: it
-    has its outcome.
+    runner. RUNNING: the end of its process, or of what its attempts have left (``has_rest``).
+    RETRY: the delay before its next attempt. ENDED: it has its outcome.
     """
 
     BEHIND = auto()
@@ -90,6 +90,11 @@ class ActiveRun:
     def is_claimed(self) -> bool:
         """Whether the ledger has it."""
         return self.run.id != 0
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether its attempts are all over, so that it has at most what those have left."""
+        return self.attempt is not None and self.attempt.outcome is not None
 
     @property
     def is_to_be_left(self) -> bool:

@@ -2,7 +2,8 @@
 
 A process that still runs is found by the PYCRON_RUN_ID in its environment and adopted, so that
 the overlap policy, timeouts and cancels hold for it as before. Where the process is gone and others
-that it started live on, they are let be, or ended where the run was being ended or its job says so.
+that it started live on, they are let be, or ended where the run was being ended or its job says so;
+of a run that was being ended, those of its earlier attempts, too.
 Where nobody knows which of the processes found is the run's own, it goes on as long as any of them.
 """
 
@@ -17,13 +18,15 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
+from crond_py.engine.agenda import WAS_DOWN
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.recalled import was_recalled, why_dropped
 from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
-from crond_py.model import Attempt, Cursor, OnCrash, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
 from crond_py.policy import (
     MOST_RERUNS,
     Recovery,
@@ -118,15 +121,19 @@ class Recoverer:
         runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
         for run in runs:
-            number = run.attempts[-1].number if run.attempts else 0
             if self._register.find(run.job) is None and not self._register.enter_task(run):
                 self._enter_removed(run, cursors.get(run.job))
-            found.append(self._find(run, survivors[f"{identity}-{run.id}", number]))
+            left = [
+                each
+                for number in _attempts_of_interest(run)
+                for each in survivors[f"{identity}-{run.id}", number]
+            ]
+            found.append(self._find(run, left))
         for each in found:
             if each.recovery is Recovery.STOPPED:
                 self._close_stopped(each)
         for each in sorted(found, key=lambda each: each.turn):
-            if each.active.stage is not Stage.ENDED:  # another has replaced it before its turn
+            if each.active.stage is Stage.SLOT:  # else another has replaced it before its turn
                 self._resume(each)
 
     def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
@@ -230,7 +237,7 @@ class Recoverer:
                 state.active.append(active)
                 self._attempts.set_retry(active, _remaining_delay(active, now), now)
             case Recovery.REQUEUE:
-                self._admitter.wait_or_start(state, active)
+                self._go_on_waiting(state, active, now)
             case Recovery.RERUN:
                 reason = self._how_lost(active, found.survivors)
                 self._attempts.close(active, Outcome.LOST, reason, None, now)
@@ -238,8 +245,19 @@ class Recoverer:
             case Recovery.LOST:
                 self._close_lost(found, now)
             case Recovery.REMOVED:
-                reason = "the job was removed from the crontab"
-                self._attempts.finish(active, Outcome.CANCELLED, reason)
+                self._stopper.cancel(active, "the job was removed from the crontab")
+
+    def _go_on_waiting(self, state: JobState, active: ActiveRun, now: datetime) -> None:
+        """Let a run have its turn that had not begun; one that was recalled is perhaps missed."""
+        if was_recalled(active.run):
+            why = why_dropped(state, active.run.due, now, self._parts.host)
+            if why:
+                state.queued.append(active)
+                self._attempts.finish(active, Outcome.MISSED, f"{WAS_DOWN}; {why}")
+                return
+            if active.run.due <= now:  # it is not late but made up
+                active.run = replace(active.run, cause=Cause.CATCH_UP, claimed_at=now)
+        self._admitter.wait_or_start(state, active)
 
     def _resume_process(
         self, state: JobState, active: ActiveRun, survivors: Sequence[Survivor]
@@ -250,14 +268,15 @@ class Recoverer:
         self._register.slots(active.job).take(active)
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was adopted by it
-        if attempt.started_at is None:
+        if attempt.started_at is None and not active.has_rest:
             first = min(survivors, key=lambda each: each.start_ticks)
             attempt = replace(attempt, started_at=self._started_at(attempt, first))
             active.attempt = attempt
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
         stopping = _stopping(attempt)
         if stopping is not None:
-            self._stopper.resume(active, Stop(stopping, attempt.reason))
+            reason = active.run.reason if active.has_rest else attempt.reason
+            self._stopper.resume(active, Stop(stopping, reason))
         elif active.job.timeout is not None:
             began = attempt.start_ticks or min(each.start_ticks for each in survivors)
             used = self._parts.timekeeper.age(began)
@@ -284,17 +303,21 @@ class Recoverer:
         active = found.active
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was being ended
-        outcome, reason = attempt.stopping, attempt.reason
-        assert outcome is not None  # noqa: S101 - so the policy says
-        self._attempts.close(active, outcome, reason, None, self._parts.timekeeper.now())
+        assert attempt.stopping is not None  # noqa: S101 - so the policy says
+        reason = active.run.reason if active.has_rest else attempt.reason
+        stop = active.stop = Stop(attempt.stopping, reason)
+        if active.has_rest:
+            self._attempts.close_rest(active)
+        else:
+            now = self._parts.timekeeper.now()
+            self._attempts.close(active, stop.outcome, reason, None, now)
         found.state.active.append(active)
         self._register.runs[active.run.id] = active
 
     def _conclude_stopped(self, active: ActiveRun) -> None:
-        attempt = active.attempt
-        assert attempt is not None  # noqa: S101 - it has been closed
-        assert attempt.outcome is not None  # noqa: S101 - likewise
-        self._attempts.conclude(active, attempt.outcome, attempt.reason)
+        stop = active.stop
+        assert stop is not None  # noqa: S101 - it has been closed with it
+        self._attempts.conclude(active, stop.outcome, stop.reason)
 
     def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
@@ -307,12 +330,20 @@ class Recoverer:
 
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
-    attempt = run.attempts[-1] if run.attempts else None
+    attempt = run.attempts[-1] if run.attempts and not was_recalled(run) else None
     # The present attempt, should it be found closed, is counted when it is closed again.
     lost = sum(each.outcome is Outcome.LOST for each in run.attempts[:-1])
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
     return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)
+
+
+def _attempts_of_interest(run: Run) -> Iterable[int]:
+    """Return which attempts' processes matter: the newest, and all of a run that is being ended."""
+    if not run.attempts:
+        return ()
+    newest = run.attempts[-1]
+    return range(1 if _stopping(newest) else newest.number, newest.number + 1)
 
 
 def _is_the_same(attempt: Attempt, survivor: Survivor) -> bool:

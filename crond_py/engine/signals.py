@@ -8,7 +8,8 @@ from functools import partial
 from crond_py.engine.events import KillDue
 from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun, Stage
-from crond_py.ports import AttemptKey, SetAttempt
+from crond_py.model import State
+from crond_py.ports import AttemptKey, SetAttempt, SetRun
 
 
 class Signals:
@@ -22,9 +23,13 @@ class Signals:
         stop, attempt = active.stop, active.attempt
         if stop is None or attempt is None or not active.is_claimed:
             return
-        noted = replace(attempt, stopping=stop.outcome, reason=stop.reason)
+        noted = replace(attempt, stopping=stop.outcome)
+        if not active.has_rest:
+            noted = replace(noted, reason=stop.reason)
         if noted != attempt:
             active.attempt = noted
+            if active.has_rest:  # its own reason stays; that of the stop is the run's
+                self._parts.outbox.write(SetRun(active.run.id, State.RUNNING, reason=stop.reason))
             self._parts.outbox.write(SetAttempt(active.run.id, noted), durable=True)
 
     def send(self, active: ActiveRun) -> None:
@@ -38,7 +43,11 @@ class Signals:
         stop = active.stop
         if stop is None or active.key != key or active.stage not in {Stage.STARTING, Stage.RUNNING}:
             return
-        self._parts.processes.stop(active.key, force=stop.is_forced)
+        if active.has_rest:
+            spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            self._parts.processes.end_rest(spec, force=stop.is_forced)
+        else:
+            self._parts.processes.stop(active.key, force=stop.is_forced)
         if not stop.is_forced and active.kill_timer is None:
             active.kill_timer = self._parts.timers.call_at(
                 self._parts.timekeeper.after(active.job.kill_after),

@@ -29,6 +29,7 @@ LONGEST_AHEAD = timedelta(milliseconds=260)
 """A claim is never made longer before its instant than this; more is a clock that was set back."""
 
 Failed = Callable[[ActiveRun, Outcome, str], None]
+Recalled = Callable[[ActiveRun], None]
 
 
 class Starter:
@@ -40,10 +41,23 @@ class Starter:
         self._signals = signals
         self._launched: list[tuple[ActiveRun, int | None]] = []
         self._on_failed: Failed = lambda _active, _outcome, _reason: None
+        self._on_recalled: Recalled = lambda _active: None
 
-    def when_failed(self, end: Failed) -> None:
-        """Have ``end`` called with an attempt that has no process, its outcome and why."""
+    def when_failed(self, end: Failed, recalled: Recalled) -> None:
+        """Have ``end`` called with an attempt that has no process, its outcome and why.
+
+        ``recalled`` is called with a run that is not started since its instant comes after a stop.
+        """
         self._on_failed = end
+        self._on_recalled = recalled
+
+    def is_recalled(self, active: ActiveRun) -> bool:
+        """Whether a run was claimed ahead, and its instant had not come when we were stopped."""
+        if not self._register.is_stopping or active.stage is not Stage.STARTING:
+            return False
+        is_claimed_ahead = active.run.cause is Cause.SCHEDULE and active.attempt_number == 1
+        due_ns = self._parts.timekeeper.deadline(active.run.due)
+        return is_claimed_ahead and due_ns > self._register.stopping_ns
 
     def start(self, active: ActiveRun) -> None:
         """Begin an attempt of a run that waited, or let it wait for a slot."""
@@ -129,6 +143,9 @@ class Starter:
         """Return what is to be started; None where it has ended without a start."""
         if active.stage is not Stage.STARTING:
             return None
+        if active.stop is None and self.is_recalled(active):
+            self._on_recalled(active)
+            return None
         if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
             active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
         if active.stop is not None:
@@ -175,6 +192,10 @@ class Starter:
             late=lag.own if lag is not None and active.run.cause in _TIMED else None,
             cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
         )
+        if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
+            # It is too late to recall it.
+            active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
+            self._signals.note(active)
         if active.stop is not None:
             self._signals.send(active)
         elif active.job.timeout is not None:

@@ -19,8 +19,14 @@ class Stopper:
         self._signals = signals
 
     def cancel(self, active: ActiveRun, reason: str, *, is_forced: bool = False) -> bool:
-        """End a run as cancelled; True if its process must end first."""
+        """End a run as cancelled; True if its processes must end first.
+
+        One that waits for its next attempt may have some, which its earlier ones have left.
+        """
         stop = Stop(Outcome.CANCELLED, reason, is_forced)
+        if active.stage not in {Stage.STARTING, Stage.RUNNING} and active.attempt is not None:
+            self._attempts.turn_to_rest(active)
+            active.stop = None  # how its last attempt was ended is over
         if active.stage in {Stage.STARTING, Stage.RUNNING}:
             self._stop_process(active, stop)
             return True

@@ -166,9 +166,14 @@ class Engine:
         """Put another crontab in force."""
         self._ask(lambda core: core.reload(crontab))
 
-    def stop(self, limit: timedelta | None, on_stopped: Callable[[], None]) -> None:
-        """Start nothing more; call back, in the engine's thread, once nothing is waited for."""
-        self._ask(lambda core: core.stop(limit, on_stopped))
+    def stop(
+        self,
+        limit: timedelta | None,
+        on_stopped: Callable[[], None],
+        on_stopping: Callable[[], None],
+    ) -> None:
+        """Start nothing more; call back, in the engine's thread, then and once it has ended."""
+        self._ask(lambda core: core.stop(limit, on_stopped, on_stopping))
 
     def end_runs(self, reason: str) -> None:
         """End every process but those that are to be left to the next daemon."""

@@ -106,7 +106,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel has done: a run that was running is ``ending`` until its tree is gone.
+    """What a cancel has done: a run that has begun is ``ending`` until its trees are gone.
 
     What of that has not ended ``kill_after`` later, at the latest, is killed.
     """

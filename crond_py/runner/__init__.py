@@ -9,14 +9,16 @@
 
 What holds, whatever happens:
 
-1. Each start is answered by one StartFailed, or by one Started and later one Ended.
+1. Each start is answered by one StartFailed, or by one Started and later one Ended; so is one
+   that is recalled before its instant.
 2. Only a child of ours is reaped, by its own number, and only here; its exit status goes nowhere
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.
 3. Without a stop, Ended comes when the process itself ends, and names what it leaves running.
    After a stop it comes when all of the tree is gone, and of those of the run's earlier attempts,
    but for what belongs to another user and gets no signal, and for what forks faster than it can
-   be killed: that is told. Where the spec wants what is left ended, LeftOver comes first.
+   be killed: that is told. Where the spec wants what is left ended, LeftOver comes first. What is
+   left of a run between two attempts is ended on request, and Ended told once more.
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
    into holds up no look for more than two seconds.
@@ -40,10 +42,11 @@ and not the run; where descriptors are short, threads wait in their place.
 There is no cgroup for each run. Python cannot start a process in one, and moving it there takes
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
-``process`` has the port; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and
-``orphans`` do the work, ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree
-by ``marks``, which ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``,
-``environs``, ``pidfds`` and ``subreaper`` know Linux.
+``process`` has the port, ``adoption`` and ``rests`` its part for what others have started or left;
+``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` do the work,
+``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree by ``marks``, which
+``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``, ``environs``, ``pidfds``
+and ``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there

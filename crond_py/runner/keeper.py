@@ -23,6 +23,7 @@ from crond_py.ports import AttemptKey, Clock, LineSink, ProcessSpec
 from crond_py.runner.journal import JournalSink
 from crond_py.runner.passing import Passer
 from crond_py.runner.upkeep import Kept, Upkeep
+from crond_py.vital import VitalThread
 
 PATIENCE: Final = timedelta(seconds=2)
 """How long the end waits for what is still to be done."""
@@ -105,7 +106,8 @@ class Keeper:
             os.close(self._wake)
 
     def _begin(self) -> bool:
-        thread = threading.Thread(target=self._run, name="pycron-keeper", daemon=True)
+        # Without it outputs grow without bounds, and lines that are passed on are lost.
+        thread = VitalThread(target=self._run, name="pycron-keeper", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the system's limit: tried again with the next output

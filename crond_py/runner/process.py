@@ -2,7 +2,8 @@
 
 ``starters`` has the threads that start processes, ``punctual`` what waits for its instant,
 ``spawn`` starts one process and ``bursts`` many, ``supervisor`` watches them all, ``ender`` ends
-their trees. This file knows what has been asked for and not yet begun.
+their trees; ``adoption`` and ``rests`` see to what others have started or left. This file knows
+what has been asked for and not yet begun.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from crond_py.clock import instant_of
-from crond_py.errors import CannotStartError
+from crond_py.dataclass import dataclass
 from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
     AttemptKey,
@@ -29,13 +30,14 @@ from crond_py.ports import (
     StartFailed,
     Survivor,
 )
-from crond_py.runner import pidfds, proctree
-from crond_py.runner.accounts import find_account
+from crond_py.runner import proctree
+from crond_py.runner.adoption import adopt, adopt_rest, users_with
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
 from crond_py.runner.marks import read_origin
 from crond_py.runner.punctual import MANY, Punctual
+from crond_py.runner.rests import Rests
 from crond_py.runner.signals import stop_ignoring_signals
 from crond_py.runner.spawn import Ready, Refused, Spawned, make_ready, spawn
 from crond_py.runner.starters import PATIENCE_NS, Starters
@@ -46,6 +48,22 @@ from crond_py.runner.ushers import can_be_ushered
 log = logging.getLogger(__name__)
 
 FAILED: Final = "pycron has failed; its log has more"
+STOPPED: Final = "stopped before it was started"
+RECALLED: Final = "recalled before its instant"
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A start that was asked for, until it is under watch or has failed.
+
+    ``at_ns`` is the instant it is for (0: at once), ``stop`` the strongest signal that was asked
+    for since, ``ready`` what was found of what it needs, once that ``was_looked_up``.
+    """
+
+    at_ns: int = 0
+    stop: signal.Signals | None = None
+    ready: Ready | None = None
+    was_looked_up: bool = False
 
 
 class ProcessRunner:
@@ -74,16 +92,14 @@ class ProcessRunner:
         self._clock = clock
         self._streams = streams
         self._lock = threading.Lock()
-        # What was asked to be started and is not under watch yet, with the stop asked for since.
-        self._pending: dict[AttemptKey, signal.Signals | None] = {}
-        # Of these: when they are to be started, until what they need is found, and that.
-        self._instants: dict[AttemptKey, int] = {}
-        self._ready: dict[AttemptKey, Ready] = {}
+        self._pending: dict[AttemptKey, Wanted] = {}
+        self._recalled_ns: int | None = None
         self._is_open = False
         self._is_closed = False
         self._keeper = Keeper(clock, sinks)
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
+        self._rests = Rests(self._supervisor, self._starters.put)
         self._bursts = Bursts(
             self._supervisor,
             clock,
@@ -121,9 +137,14 @@ class ProcessRunner:
         left = self._punctual.close()
         self._bursts.close(PATIENCE_NS / 1e9)
         for spec in [*left, *self._starters.close(), *self._punctual.close()]:
-            self._fail(spec.key, "pycron was stopped before it could be started")
+            if not self._rests.forget(spec):
+                self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
         self._keeper.close()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread that tells the ends of processes call something, if it gets on."""
+        self._supervisor.call(function)
 
     def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
         """Have a process started, after those that were asked for before.
@@ -138,8 +159,7 @@ class ProcessRunner:
         """Have each of these started, with its ``at_ns``, as ``start`` does."""
         with self._lock:
             for spec, at_ns in starts:
-                self._pending[spec.key] = None
-                self._instants[spec.key] = at_ns or 0
+                self._pending[spec.key] = Wanted(at_ns or 0)
         self._starters.put(*(spec for spec, _ in starts))
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
@@ -149,14 +169,29 @@ class ProcessRunner:
         """
         number = signal.SIGKILL if force else signal.SIGTERM
         with self._lock:
-            is_pending = key in self._pending
-            if is_pending and self._pending[key] != signal.SIGKILL:
-                self._pending[key] = number
-        if not is_pending:
+            wanted = self._pending.get(key)
+            if wanted is not None and wanted.stop is not signal.SIGKILL:
+                wanted.stop = number
+        if wanted is None:
             self._supervisor.stop(key, number)
         elif self._starters.withdraw(key) or self._punctual.withdraw(key):
             # Else a thread or an usher has it, and it will be seen when it is started.
-            self._fail(key, "stopped before it was started")
+            self._fail(key, STOPPED)
+
+    def recall(self) -> None:
+        """Start nothing any more whose instant has not come; StartFailed tells of each of these.
+
+        What an usher has it starts until it sees that it is recalled, which is before its instant
+        if that has not come by then.
+        """
+        now_ns = self._clock.monotonic_ns()
+        with self._lock:
+            self._recalled_ns = now_ns
+            keys = [key for key, wanted in self._pending.items() if wanted.at_ns > now_ns]
+        for key in keys:
+            if self._starters.withdraw(key) or self._punctual.withdraw(key):
+                self._fail(key, RECALLED)
+        self._bursts.recall(now_ns)
 
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the marks of runs of that ledger."""
@@ -168,25 +203,7 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        try:
-            pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
-        except OSError:  # out of descriptors: it may be there, and is looked for
-            pidfd = None
-        else:
-            if pidfd is None:
-                return False
-        child = Child(
-            spec.key,
-            tag=survivor.tag,
-            pid=survivor.pid,
-            start_ticks=survivor.start_ticks,
-            pidfd=pidfd,
-            is_own=False,
-            is_adopted=True,
-            users=_users_with(survivor.uid),
-            leftovers=spec.leftovers,
-        )
-        return self._keep(spec, is_watched=lambda: self._supervisor.watch(child))
+        return self._keep(spec, is_watched=lambda: adopt(self._supervisor, spec, survivor))
 
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
@@ -194,36 +211,11 @@ class ProcessRunner:
         Ended comes when all of it is gone; how the attempt ended nobody can tell. What belongs to
         a user who cannot have to do with the run is no part of it, whatever marks it shows.
         """
-        users = _users_with(_find_uid(spec))
-        believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
-        members: dict[int, tuple[int, int]] = {}
-        is_short = False
-        for each in believed:
-            try:
-                pidfd = pidfds.open_verified(each.pid, each.start_ticks)
-            except OSError:  # likewise
-                is_short = True
-            else:
-                if pidfd is not None:
-                    members[pidfd] = (each.pid, each.start_ticks)
-        if not members and not is_short:
-            return False
-        child = Child(
-            spec.key,
-            tag=spec.tag,
-            pid=0,
-            start_ticks=None,
-            pidfd=None,
-            is_own=False,
-            is_adopted=True,
-            users=users,
-            has_ended=True,
-            exit=Exit(),
-        )
-        return self._keep(
-            spec,
-            is_watched=lambda: self._supervisor.watch_rest(child, members, is_short=is_short),
-        )
+        return self._keep(spec, is_watched=lambda: adopt_rest(self._supervisor, spec, survivors))
+
+    def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
+        """End what all attempts of a run up to this one have left, of which none is under watch."""
+        self._rests.end(spec, signal.SIGKILL if force else signal.SIGTERM)
 
     def settle(self, spec: ProcessSpec) -> None:
         """Bring the output of an attempt that ended unseen to its limit."""
@@ -239,8 +231,10 @@ class ProcessRunner:
 
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread. Does not raise."""
+        if self._rests.begin(spec):
+            return
         try:
-            is_over = self._is_stopped(spec) or self._is_held(spec)
+            is_over = self._is_not_wanted(spec) or self._is_held(spec)
         except Exception:  # the boundary of one run: that it will not be started is told
             log.exception("could not start run %s", spec.tag)
             self._fail(spec.key, FAILED)
@@ -259,13 +253,20 @@ class ProcessRunner:
             return
         self._is_under_watch(spec.key)
 
-    def _is_stopped(self, spec: ProcessSpec) -> bool:
+    def _is_not_wanted(self, spec: ProcessSpec) -> bool:
         """Tell of a start that is not wanted any more, and whether it is one."""
         with self._lock:
-            is_stopped = self._pending[spec.key] is not None
-        if is_stopped:
-            self._fail(spec.key, "stopped before it was started")
-        return is_stopped
+            reason = self._why_not(self._pending[spec.key])
+        if reason:
+            self._fail(spec.key, reason)
+        return bool(reason)
+
+    def _why_not(self, wanted: Wanted) -> str:
+        """Return why a start is not to be made any more, or nothing; the caller has the lock."""
+        if wanted.stop is not None:
+            return STOPPED
+        is_recalled = self._recalled_ns is not None and wanted.at_ns > self._recalled_ns
+        return RECALLED if is_recalled else ""
 
     def _is_held(self, spec: ProcessSpec) -> bool:
         """Find what a start needs whose instant has not come yet, and have it wait for that.
@@ -273,22 +274,21 @@ class ProcessRunner:
         So does one that is late together with many others.
         """
         with self._lock:
-            at_ns = self._instants.pop(spec.key, None)
-        if at_ns is None or not self._is_to_be_held(at_ns):
-            return False  # it was held already
-        ready = self._try_to_make_ready(spec)
-        if ready is not None:
-            with self._lock:
-                self._ready[spec.key] = ready
+            wanted = self._pending[spec.key]
+        at_ns = wanted.at_ns
+        if wanted.was_looked_up or not self._is_to_be_held(at_ns):
+            return False
+        wanted.was_looked_up = True
+        ready = wanted.ready = self._try_to_make_ready(spec)
         if at_ns <= self._clock.monotonic_ns():
             if not (self._is_to_be_held(at_ns) and can_be_ushered(ready)):
                 return False
             at_ns = self._punctual.soon()
         self._punctual.put(spec, ready, at_ns)
         with self._lock:
-            is_stopped = self._pending.get(spec.key) is not None
-        if is_stopped and self._punctual.withdraw(spec.key):  # it was asked for in between
-            self._fail(spec.key, "stopped before it was started")
+            reason = self._why_not(wanted)
+        if reason and self._punctual.withdraw(spec.key):  # it was asked for in between
+            self._fail(spec.key, reason)
         return True
 
     def _is_to_be_held(self, at_ns: int) -> bool:
@@ -305,6 +305,8 @@ class ProcessRunner:
 
     def _start_at(self, spec: ProcessSpec, at_ns: int) -> None:
         """Have a process started that an usher did not start."""
+        if self._is_not_wanted(spec):
+            return
         if at_ns > self._clock.monotonic_ns():
             self._punctual.put(spec, None, at_ns)
         else:
@@ -312,23 +314,21 @@ class ProcessRunner:
 
     def _take_over(self, spec: ProcessSpec, spawned: Spawned, started_ns: int) -> None:
         """Take over a process that an usher has started."""
-        with self._lock:
-            self._ready.pop(spec.key, None)
         self._watch(spec, spawned, instant_of(started_ns))
         self._is_under_watch(spec.key)
 
     def _is_under_watch(self, key: AttemptKey) -> None:
         """Have a process stopped of which that was asked while it was being started."""
         with self._lock:
-            number = self._pending.pop(key)
-        if number is not None:
-            self._supervisor.stop(key, number)
+            stop = self._pending.pop(key).stop
+        if stop is not None:
+            self._supervisor.stop(key, stop)
 
     def _try_to_spawn(self, spec: ProcessSpec) -> Spawned | Refused:
         with self._lock:
-            ready = self._ready.pop(spec.key, None)
+            wanted = self._pending[spec.key]
         try:
-            return spawn(spec, streams=self._streams, ready=ready)
+            return spawn(spec, streams=self._streams, ready=wanted.ready)
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
             return Refused(FAILED)
@@ -346,7 +346,7 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
-            users=_users_with(_uid_of(spec, spawned.pid)),
+            users=users_with(_uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )
@@ -369,9 +369,8 @@ class ProcessRunner:
     def _fail(self, key: AttemptKey, reason: str) -> None:
         with self._lock:
             self._pending.pop(key, None)
-            self._instants.pop(key, None)
-            self._ready.pop(key, None)
-        self._tell(StartFailed(key, reason, self._clock.now()))
+        is_recalled = reason is RECALLED
+        self._tell(StartFailed(key, reason, self._clock.now(), is_recalled=is_recalled))
 
     def _tell(self, event: ProcessEvent) -> None:
         if isinstance(event, Ended):
@@ -382,11 +381,6 @@ class ProcessRunner:
             log.exception("%s of run %d was not taken", type(event).__name__, event.key.run_id)
 
 
-def _users_with(uid: int | None) -> frozenset[int] | None:
-    """Return whose processes may belong to a run of a user; None, not known: everybody's."""
-    return None if uid is None else proctree.trusted_users() | {uid}
-
-
 def _uid_of(spec: ProcessSpec, pid: int) -> int | None:
     """Return the user of a process that was just started by a spec."""
     if spec.user is None:
@@ -394,12 +388,4 @@ def _uid_of(spec: ProcessSpec, pid: int) -> int | None:
     try:
         return proctree.owner_of(pid)  # looked up already, and a directory service may be slow
     except OSError:  # no descriptor to read it with
-        return None
-
-
-def _find_uid(spec: ProcessSpec) -> int | None:
-    """Return the user that a spec names, None where nobody knows that user at the moment."""
-    try:
-        return find_account(spec.user).uid
-    except CannotStartError:
         return None

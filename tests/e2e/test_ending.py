@@ -118,6 +118,38 @@ def test_cancel_of_a_waiting_retry(daemon: Daemon) -> None:
     assert daemon.status()["active"] == []
 
 
+LEAVES = """
+    [jobs.leaves]
+    schedule = "@yearly"
+    command = "sh $PROGRAMS/e2e_tree.sh {mark} & read line < gate; exit 7"
+    retry = {{ attempts = 3, delay = "1h" }}
+    kill_after = "1s"
+    """
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["same daemon", "next daemon"])
+def test_cancel_of_what_an_attempt_has_left(
+    daemon: Daemon, bell: Bell, gate: Gate, mark: str, *, is_restarted: bool
+) -> None:
+    """What the last attempt of a run that waits for its next one has left is ended, too (P6)."""
+    log = daemon.start(LEAVES.format(mark=mark))
+    run = daemon.cli("trigger", "leaves").stdout.strip()
+    assert bell.wait() == "grown"
+    gate.open()
+    log.wait("attempt failed", job="leaves")
+    assert len(processes_with(mark)) >= 3
+    if is_restarted:
+        daemon.kill()
+        daemon.start()
+    said = daemon.cli("cancel", "leaves").stdout
+    assert processes_with(mark) == []
+    words = "cancelled, it was waiting for its retry; all its processes have ended"
+    assert said == f"run {run} of leaves: {words}\n"
+    (row,) = daemon.history("leaves")
+    assert (row["outcome"], row["reason"]) == ("cancelled", "cancelled on request")
+    assert "processes running" in row["attempts"][0]["reason"]
+
+
 def test_cancel_of_a_queued_run(daemon: Daemon, gate: Gate) -> None:
     """A run that waits behind another is cancelled alone; the other one goes on (P1)."""
     log = daemon.start("""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -166,3 +166,44 @@ def test_restarts_do_not_shift_an_interval(daemon: Daemon) -> None:
     assert_accounted(rows, timedelta(seconds=2))  # which holds on one grid only
     dues = [stamp.due for stamp in daemon.stamps()]
     assert len(dues) == len(set(dues))
+
+
+AHEAD = (
+    "".join(f"[jobs.many{n}]\nschedule = '* * * * * *'\ncommand = ':'\n" for n in range(30))
+    + """
+[jobs.bell]
+schedule = "* * * * * *"
+overlap = "skip"
+command = "sleep 0.85; echo soon > bell"
+"""
+)
+
+
+def test_nothing_starts_after_a_stop(daemon: Daemon, bell: Bell) -> None:
+    """B43: what was claimed ahead of a stop starts no more, and is accounted for (P1, P2).
+
+    Whether the stop comes in that moment makes no difference to what holds.
+    """
+    stops = []
+    for _ in range(3):
+        log = daemon.start(AHEAD)
+        assert bell.wait() == "soon"
+        daemon.stop()
+        begin, end = log.wait("stopping: nothing more"), log.wait("pycron has stopped")
+        stops.append((_instant(begin["time"]), _instant(end["time"])))
+    daemon.start(AHEAD.replace("* * * * * *", "0 0 1 1 *"))
+    daemon.settle()
+    daemon.stop()
+    rows = daemon.history()
+    assert {row["state"] for row in rows} == {"done"}
+    for name in {row["job"] for row in rows}:
+        assert_accounted([row for row in rows if row["job"] == name], timedelta(seconds=1))
+    for row in rows:
+        for attempt in (each for each in row["attempts"] if each["started_at"]):
+            due, started_at = _instant(row["due"]), _instant(attempt["started_at"])
+            for begin, end in stops:
+                assert not (begin < started_at < end and due > begin), row
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)

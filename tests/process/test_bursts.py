@@ -8,6 +8,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,10 +22,11 @@ from crond_py.ports import Ended, LeftOver, ProcessSpec, Started, StartFailed
 from crond_py.runner import procfile, usher
 from crond_py.runner.errands import Errands
 from crond_py.runner.marks import brand_for
+from crond_py.runner.process import Wanted
 from crond_py.runner.spawn import make_ready
 from crond_py.runner.ushers import Usher, Ushered, _result, can_be_ushered
 from crond_py.runner.writing import hold
-from tests.process.conftest import Harness
+from tests.process.conftest import PATIENCE_S, Harness
 from tests.process.test_start import _signals
 
 CLOCK = SystemClock()
@@ -41,14 +43,14 @@ def harness(reaping: Harness) -> Harness:
 
 def usher_all(harness: Harness, specs: Sequence[ProcessSpec], *, ahead_ns: int = 0) -> None:
     """Have ushers start all of the specs."""
-    starts = []
+    starts, at_ns = [], CLOCK.monotonic_ns() + ahead_ns
     for spec in specs:
         ready = make_ready(spec)
         assert ready is not None
         assert can_be_ushered(ready)
         starts.append((spec, ready))
-        harness.runner._pending[spec.key] = None
-    harness.runner._bursts.begin(starts, CLOCK.monotonic_ns() + ahead_ns)
+        harness.runner._pending[spec.key] = Wanted(at_ns)
+    harness.runner._bursts.begin(starts, at_ns)
 
 
 def output_of(harness: Harness, spec: ProcessSpec) -> str:
@@ -172,7 +174,7 @@ def test_what_cannot_be_executed_is_told_as_ever(harness: Harness) -> None:
     starts = [(spec, make_ready(spec)) for spec in (*good, missing, read)]
     gone.unlink()
     for spec, _ in starts:
-        harness.runner._pending[spec.key] = None
+        harness.runner._pending[spec.key] = Wanted()
     harness.runner._bursts.begin([(s, r) for s, r in starts if r], CLOCK.monotonic_ns())
     assert all(harness.ended(spec.key).exit.code == 0 for spec in good)
     assert "no such file" in harness.failed(missing.key).reason
@@ -193,6 +195,50 @@ def test_what_is_stopped_before_its_instant_never_begins(harness: Harness) -> No
         assert isinstance(event, StartFailed)
         reasons.add(event.reason)
     assert reasons == {"stopped before it was started"}
+
+
+def assert_recalled(harness: Harness, specs: Sequence[ProcessSpec]) -> None:
+    """Look that each start is told, and nothing else, to have been recalled."""
+    for spec in specs:
+        assert harness.failed(spec.key).is_recalled
+        assert len(harness.told(spec.key)) == 1
+
+
+def test_what_is_recalled_before_its_instant_never_begins(harness: Harness) -> None:
+    """What waits for its instant is taken back, and what comes later is not begun at all."""
+    far_ns = CLOCK.monotonic_ns() + 3_600_000_000_000
+    specs = [harness.spec(("/bin/true",)) for _ in range(30)]
+    harness.runner.start_all([(spec, far_ns) for spec in specs])
+    due = harness.start(("/bin/true",))
+    harness.runner.recall()
+    assert_recalled(harness, specs)
+    assert harness.ended(due).exit.code == 0
+    late = harness.spec(("/bin/true",))
+    harness.runner.start(late, at_ns=far_ns)
+    assert_recalled(harness, [late])
+    assert harness.run(("/bin/true",)).exit.code == 0
+
+
+def test_what_an_usher_waits_with_is_recalled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the hands of an usher is taken back exactly: each start is told not to be made."""
+    is_there, may_begin = threading.Event(), threading.Event()
+    begin = Usher.begin
+
+    def begin_later(usher: Usher) -> None:
+        is_there.set()
+        assert may_begin.wait(PATIENCE_S)
+        begin(usher)
+
+    monkeypatch.setattr(Usher, "begin", begin_later)
+    specs = [harness.spec(("/bin/true",)) for _ in range(30)]
+    usher_all(harness, specs, ahead_ns=3_600_000_000_000)
+    assert is_there.wait(PATIENCE_S)
+    harness.runner.recall()
+    may_begin.set()
+    assert_recalled(harness, specs)
+    assert not harness.runner._bursts._ushers
 
 
 def test_a_stop_meanwhile_is_heeded(harness: Harness) -> None:

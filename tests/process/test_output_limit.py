@@ -12,17 +12,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from crond_py.clock import SystemClock
-from crond_py.ports import AttemptKey, OutputSpec
+from crond_py.ports import AttemptKey, OutputSpec, ProcessSpec
 from crond_py.runner import compaction, holes, output, upkeep
 from crond_py.runner.compaction import ROOM_BYTES, compact
 from crond_py.runner.holes import gap_line, has_writer
 from crond_py.runner.inotify import CLOSED_BY_WRITER, MODIFIED, MOVED_IN, Inotify
+from crond_py.runner.keeper import Keeper
 from crond_py.runner.output import read_output, read_output_bytes
 from crond_py.runner.upkeep import Kept, Upkeep
+from crond_py.vital import ending_by
 from tests.process.conftest import PATIENCE_S, Harness
 
 DELETED = 0x200  # IN_DELETE of inotify(7)
@@ -575,3 +578,23 @@ def test_a_writer_is_seen(tmp_path: Path) -> None:
     changes.close()
     assert has_writer(reader) is False
     os.close(reader)
+
+
+def test_nobody_outlives_the_thread_that_keeps_outputs_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: no daemon goes on whose outputs would grow without bounds."""
+
+    def fail(_self: Upkeep) -> NoReturn:
+        raise MemoryError("planted")
+
+    monkeypatch.setattr(Upkeep, "attend", fail)
+    ended = []
+    with ending_by(lambda: ended.append(threading.current_thread().name)):
+        keeper = Keeper(SystemClock())
+        spec = ProcessSpec(AttemptKey(1, 1), "x-1", ("true",), {}, "/", 0o022, None)
+        keeper.settle(replace(spec, output=OutputSpec(tmp_path / "out", limit_bytes=10_000)))
+        assert keeper._thread is not None
+        keeper._thread.join()
+        keeper.close()
+    assert ended == ["pycron-keeper"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import sys
 import threading
@@ -12,14 +13,14 @@ from dataclasses import replace
 import pytest
 
 from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Ended, Started
+from crond_py.ports import AttemptKey, Ended, ProcessSpec, Started
 from crond_py.runner import ender as ender_module
 from crond_py.runner import pidfds, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
 from crond_py.runner.proctree import Process, Snapshot
-from tests.process.conftest import PROGRAMS, Harness, has_ended, wait_until_gone
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 
 # Each says on $READY when it has come so far; the number is how many processes it has then.
 TREES = {
@@ -377,6 +378,52 @@ def test_ends_what_an_earlier_attempt_has_left(harness: Harness) -> None:
         assert has_ended(pidfd), "it was told that all of the run has ended"
 
 
+def _rest_of_attempt_2(harness: Harness, command: str) -> ProcessSpec:
+    """Have a first attempt end that leaves something; return the spec of the next, also over."""
+    first = harness.spec(command)
+    harness.runner.start(first)
+    assert "left" in harness.ended(first.key).note
+    env = {**first.env, "PYCRON_ATTEMPT": "2"}
+    second = replace(first, key=AttemptKey(first.key.run_id, 2), argv=("true",), env=env)
+    harness.runner.start(second)
+    harness.ended(second.key)
+    return replace(second, key=AttemptKey(first.key.run_id, 3))  # it could not be started, say
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_ends_what_all_attempts_have_left(harness: Harness, force: bool) -> None:
+    """Of a run that waits for its retry everything is ended, be it marked or branded (P6)."""
+    spec = _rest_of_attempt_2(harness, "setsid sleep 999 & env -i setsid sleep 998 & exit 1")
+    left = _hold_everything(harness)
+    assert len(left) == 2
+    harness.runner.end_rest(spec, force=force)
+    ended = harness.ended(spec.key)
+    assert (ended.exit, ended.note) == (Exit(), "")
+    for pidfd in left:
+        assert has_ended(pidfd), "it was told that all of the run has ended"
+
+
+def test_what_attempts_have_left_and_ignores_sigterm_is_killed(harness: Harness) -> None:
+    """Its end is not told before it has ended, and SIGKILL follows SIGTERM (P6)."""
+    ready = harness.fifo("ready")
+    inner = f'trap "" TERM; echo up >{ready}; while :; do sleep 999; done'
+    spec = _rest_of_attempt_2(harness, f"setsid sh -c '{inner}' & read x <{ready}; exit 1")
+    harness.runner.end_rest(spec, force=False)
+    harness.run(("true",))
+    _wait_for_the_ender(harness)
+    assert harness.told(spec.key) == []
+    harness.runner.end_rest(spec, force=True)
+    harness.ended(spec.key)
+    assert harness.leftovers() == []
+
+
+def test_where_attempts_have_left_nothing_that_is_told(harness: Harness) -> None:
+    """Who wants ended what is left hears of the end, also where there is nothing."""
+    spec = harness.spec("true")
+    harness.runner.end_rest(spec, force=False)
+    assert harness.ended(spec.key).note == ""
+
+
 def test_an_end_without_a_stop_is_no_business_of_other_attempts(harness: Harness) -> None:
     """What the next attempt has left is not named or ended with the one before it."""
     first = harness.spec("setsid sleep 999 & exit 1")
@@ -457,3 +504,25 @@ def test_a_pid_that_was_used_again_is_never_signalled() -> None:
     pidfd = pidfds.open_verified(me, ticks)
     assert pidfd is not None
     os.close(pidfd)
+
+
+def test_what_watches_all_can_show_that_it_gets_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be called is called by the thread that tells ends, and not while that hangs."""
+    called: queue.SimpleQueue[str] = queue.SimpleQueue()
+    harness.runner.call(lambda: called.put(threading.current_thread().name))
+    assert called.get(timeout=PATIENCE_S) == "pycron-supervisor"
+    hangs, may_go_on = threading.Event(), threading.Event()
+
+    def report(_event: object) -> None:
+        hangs.set()
+        may_go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(harness.runner._supervisor, "_report", report)
+    harness.start(("true",))
+    assert hangs.wait(PATIENCE_S)
+    harness.runner.call(lambda: called.put("it gets on"))
+    assert called.empty()
+    may_go_on.set()
+    assert called.get(timeout=PATIENCE_S) == "it gets on"

@@ -197,6 +197,8 @@ def stop(world: World) -> None:
         _plan_crash(world)
     elif trouble == "ledger":
         world.set_trouble(LedgerError("disk full"))
+    if random.random() < 0.4:
+        _wait_for_a_deadline(world)
     world.stop(random.choice((None, 0 * SECOND, 3 * SECOND, 30 * SECOND)))
     world.pass_time(random.choice((0, 1, 8, 40)) * SECOND)
     if trouble == "ledger":
@@ -205,6 +207,14 @@ def stop(world: World) -> None:
         _cancel_something(world)
     finish_stop(world)
     world.pass_time(random.choice((0, 2)) * SECOND)
+
+
+def _wait_for_a_deadline(world: World) -> None:
+    """Let time pass until the daemon has had something to do: an occurrence is claimed ahead."""
+    deadline_ns = world.daemon.timers.next_deadline() if world.daemon is not None else None
+    if deadline_ns is not None:
+        ahead_ns = max(0, deadline_ns - world.clock.monotonic_ns())
+        world.pass_time(min(timedelta(microseconds=-(-ahead_ns // 1000)), 60 * SECOND))
 
 
 def _end_runs(world: World) -> None:
@@ -258,6 +268,19 @@ def edit(world: World) -> None:
 def _fits(world: World, name: str) -> bool:
     """Tell whether all that a job waits for is in the file."""
     return upstreams(world.parked[name]) <= world.jobs.keys()
+
+
+@action(1)
+def disable_upstream(world: World) -> None:
+    """Disable a job that another waits for together with others, perhaps for a while."""
+    joins = [job for job in world.jobs.values() if len(upstreams(job)) > 1]
+    if not joins:
+        return
+    name = world.random.choice(sorted(upstreams(world.random.choice(joins))))
+    for is_enabled in world.random.choice(((False,), (False, True))):
+        world.set_job(replace(world.jobs[name], enabled=is_enabled))
+        world.reload()
+        world.pass_time(world.random.choice((0, 2, 30)) * SECOND)
 
 
 @action(2)

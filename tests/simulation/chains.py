@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger, Job
+from crond_py.engine.core import Core
+from crond_py.engine.records import Conclusion
 from crond_py.model import Cause, Condition, Outcome, Run
 from tests.simulation.world import World
 
@@ -66,6 +68,22 @@ def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Itera
         is_refused = not is_met(trigger.conditions[upstream.job], upstream.outcome)
         if is_refused or upstream.count > 1 or mine.keys() == trigger.conditions.keys():
             yield job.name
+
+
+def stuck(core: Core) -> Iterator[tuple[str, str]]:
+    """Yield which cycles, of which jobs, wait for nothing that is there or to come."""
+    chains = core._chains
+    for name, join in chains._joins.items():
+        if not core._register.states[name].is_live:
+            continue
+        for (due, _), cycle in join.cycles.items():
+            missing = join.trigger.conditions.keys() - cycle.outcomes.keys()
+            for known, outcome in cycle.outcomes.items():
+                news = Conclusion(known, cycle.eras[known], due, outcome)
+                is_coming = any(chains._is_pending(each, news, join) for each in missing)
+                if not cycle.is_decided and not is_coming:
+                    yield f"its cycle of {due} waits for {sorted(missing)}, which do not come", name
+                break
 
 
 def _is_in_a_stretch(world: World, name: str, due: datetime) -> bool:

@@ -134,7 +134,9 @@ class Inspector:
             AttemptKey(run.id, attempt.number): attempt.stopping
             for run in self.world.ledger.open_runs()
             for attempt in run.attempts
-            if attempt.stopping is not None and attempt.stopping is not Outcome.LOST
+            if attempt.stopping is not None
+            and attempt.stopping is not Outcome.LOST
+            and attempt.outcome is None
         }
         self.newest_before = self.world.ledger.last_id
 
@@ -239,9 +241,9 @@ class Inspector:
     def _attempt_written(self, key: AttemptKey, attempt: Attempt) -> None:
         run = self.world.ledger.run(key.run_id)
         assert run is not None
-        if attempt.stopping is not None and attempt.stopping is not Outcome.LOST:
-            self.stopping[key] = attempt.stopping
         if attempt.outcome is None:
+            if attempt.stopping is not None and attempt.stopping is not Outcome.LOST:
+                self.stopping[key] = attempt.stopping
             return
         tree = self.world.tree_of(key)
         for rule in _ATTEMPT_RULES:
@@ -335,6 +337,8 @@ class Inspector:
     def _look_at_waiting(self, core: Core) -> None:
         """P4: nothing waits for a slot that is free, or for a predecessor that is not there."""
         world = self.world
+        for text, name in chains.stuck(core):
+            self._breach("P1", text, name)
         register = core._register
         in_pool: Counter[str] = Counter()
         in_group: Counter[str | None] = Counter()
@@ -556,6 +560,8 @@ def _may_start_now(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
     daemon = inspector.world.daemon
     if daemon is None or daemon.stopping_since is None or inspector.world.may_step_clock:
         return
+    if run.due > daemon.stopping_since:
+        yield "P1", "started after the daemon was told to stop, and before that it was not due"
     if run.attempts[-1].begun_at > daemon.stopping_since:
         yield "P1", f"attempt {tree.key.number} begun after the daemon was told to stop"
 
@@ -693,7 +699,8 @@ def _is_its_last_attempt(inspector: Inspector, run: Run) -> Wrong:
     """P1: a run's outcome is that of its last attempt, or says why there was no other."""
     last = run.attempts[-1] if run.attempts else None
     if run.outcome in {Outcome.SKIPPED, Outcome.MISSED}:
-        if last is not None:
+        was_recalled = [a.outcome for a in run.attempts] == [Outcome.CANCELLED]
+        if last is not None and not was_recalled:
             yield "P1", f"is {run.outcome} after {len(run.attempts)} attempts"
     elif run.outcome is not Outcome.CANCELLED:
         if last is None or last.outcome is not run.outcome:
@@ -726,6 +733,16 @@ def _was_asked_for(inspector: Inspector, run: Run) -> Wrong:
         yield "P1", f"nobody has stopped the daemon: {reason}"
 
 
+def _has_left_nothing(inspector: Inspector, run: Run) -> Wrong:
+    """P6: of a run that was cancelled nothing is left, of none of its attempts, or that is said."""
+    if run.outcome is not Outcome.CANCELLED or "left alone" in run.reason:
+        return
+    for attempt in run.attempts:
+        tree = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
+        if tree is not None and tree.alive:
+            yield "P6", f"is cancelled, and attempt {attempt.number} has left something"
+
+
 def _had_ended_before(inspector: Inspector, run: Run) -> bool:
     """Whether the leader had ended by itself when the cancel came."""
     tree = inspector.world.tree_of(AttemptKey(run.id, len(run.attempts)))
@@ -734,7 +751,12 @@ def _had_ended_before(inspector: Inspector, run: Run) -> bool:
     return ended_ns is not None and ended_ns <= since_ns
 
 
-_RUN_RULES: tuple[RunRule, ...] = (_has_its_reason, _is_its_last_attempt, _was_asked_for)
+_RUN_RULES: tuple[RunRule, ...] = (
+    _has_its_reason,
+    _is_its_last_attempt,
+    _was_asked_for,
+    _has_left_nothing,
+)
 
 
 def _final_row(inspector: Inspector, run: Run) -> Wrong:

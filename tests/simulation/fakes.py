@@ -307,9 +307,10 @@ class Machine:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A tree that this daemon watches."""
+    """A tree that this daemon watches, or with ``tree`` None what attempts of a run have left."""
 
-    tree: Tree
+    tree: Tree | None
+    tag: str
     is_adopted: bool = False
     is_rest: bool = False
     is_stopped: bool = False
@@ -328,11 +329,14 @@ class FakeProcesses:
         self._mine: dict[AttemptKey, _Watched] = {}
         self._late: list[tuple[int, ProcessEvent]] = []
         self._planned: dict[AttemptKey, tuple[int, ProcessSpec]] = {}
+        self._recalled_ns: int | None = None
         self.settled: list[AttemptKey] = []
 
     def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
         """See ports.Processes."""
-        if at_ns is not None and at_ns > self._machine.clock.monotonic_ns():
+        if self._recalled_ns is not None and (at_ns or 0) > self._recalled_ns:
+            self._tell_recalled(spec.key)
+        elif at_ns is not None and at_ns > self._machine.clock.monotonic_ns():
             self._planned[spec.key] = (at_ns, spec)
         else:
             self._start(spec)
@@ -354,7 +358,7 @@ class FakeProcesses:
             event: ProcessEvent = StartFailed(spec.key, "no such program", machine.clock.now())
         else:
             tree = machine.spawn(spec)
-            self._mine[spec.key] = _Watched(tree)
+            self._mine[spec.key] = _Watched(tree, spec.tag)
             event = Started(spec.key, tree.leader.pid, tree.leader.ticks, tree.started_at)
         self._crash("after a start")
         self._late.append((now_ns + behaviour.word_takes // _MICROSECOND * 1000, event))
@@ -370,8 +374,33 @@ class FakeProcesses:
             return
         self._crash("before a signal")
         watched.is_stopped = True
-        self._machine.signal(watched.tree, force=force)
+        if watched.tree is not None:
+            self._machine.signal(watched.tree, force=force)
+        for tree in self._left_of(watched.tag, key.number):
+            if tree is not watched.tree:
+                self._machine.signal(tree, force=force)
         self._crash("after a signal")
+
+    def recall(self) -> None:
+        """See ports.Processes."""
+        now_ns = self._recalled_ns = self._machine.clock.monotonic_ns()
+        for key, (at_ns, _) in list(self._planned.items()):
+            if at_ns > now_ns:
+                del self._planned[key]
+                self._tell_recalled(key)
+
+    def _tell_recalled(self, key: AttemptKey) -> None:
+        now = self._machine.clock.now()
+        self._report(StartFailed(key, "recalled", now, is_recalled=True))
+
+    def end_rest(self, spec: ProcessSpec, *, force: bool) -> None:
+        """See ports.Processes."""
+        self._mine.setdefault(spec.key, _Watched(None, spec.tag))
+        self.stop(spec.key, force=force)
+
+    def _left_of(self, tag: str, number: int) -> list[Tree]:
+        """Return the trees of a run up to that attempt of which something lives."""
+        return [t for t in self._machine.alive if t.spec.tag == tag and t.key.number <= number]
 
     def survivors(self, identity: str) -> list[Survivor]:
         """See ports.Processes."""
@@ -398,7 +427,7 @@ class FakeProcesses:
         tree = self._find(survivor.pid)
         if tree is None or not survivor.leader:
             return False
-        self._watch(spec, _Watched(tree, is_adopted=True), "adopted")
+        self._watch(spec, _Watched(tree, spec.tag, is_adopted=True), "adopted")
         return True
 
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
@@ -407,7 +436,9 @@ class FakeProcesses:
         found = [tree for tree in map(self._find, (each.pid for each in survivors)) if tree]
         if not found:
             return False
-        self._watch(spec, _Watched(found[0], is_adopted=True, is_rest=True), "the rest is adopted")
+        own = next((tree for tree in found if tree.key == spec.key), None)
+        watched = _Watched(own, spec.tag, is_adopted=True, is_rest=True)
+        self._watch(spec, watched, "the rest is adopted")
         return True
 
     def _find(self, pid: int) -> Tree | None:
@@ -418,9 +449,10 @@ class FakeProcesses:
 
     def _watch(self, spec: ProcessSpec, watched: _Watched, text: str) -> None:
         assert isinstance(spec, SimSpec)
-        watched.tree.spec = spec
+        if watched.tree is not None:
+            watched.tree.spec = spec
         self._mine[spec.key] = watched
-        self._machine.story.tell(text, job=watched.tree.job, run=spec.key.run_id)
+        self._machine.story.tell(text, job=spec.env["PYCRON_JOB"], run=spec.key.run_id)
 
     def settle(self, spec: ProcessSpec) -> None:
         """See ports.Processes."""
@@ -457,6 +489,13 @@ class FakeProcesses:
 
     def _look_at(self, key: AttemptKey, watched: _Watched) -> None:
         tree = watched.tree
+        if watched.is_stopped and self._left_of(watched.tag, key.number):
+            return
+        if tree is None:
+            if watched.is_stopped:
+                del self._mine[key]
+                self._report(Ended(key, Exit(), self._machine.clock.now()))
+            return
         if tree.leader.is_alive:
             return
         left = len(tree.alive)
@@ -478,4 +517,4 @@ class FakeProcesses:
     def _exit(self, watched: _Watched) -> Exit:
         if watched.is_rest or (watched.is_adopted and not self._machine.tells_exits):
             return Exit()
-        return watched.tree.exit
+        return watched.tree.exit if watched.tree is not None else Exit()

@@ -239,6 +239,18 @@ def start_early(old: Callable[..., Any]) -> Callable[..., None]:
     return start
 
 
+def leave_what_is_left(old: Callable[..., bool]) -> Callable[..., bool]:
+    """End a run that has begun, and waits, without a look at what it has left."""
+
+    def cancel(self: Stopper, active: ActiveRun, reason: str, **rest: bool) -> bool:
+        if active.stage not in {Stage.BEHIND, Stage.SLOT, Stage.RETRY} or not active.is_claimed:
+            return old(self, active, reason, **rest)
+        self._attempts.finish(active, Outcome.CANCELLED, reason, is_durable=True)
+        return False
+
+    return cancel
+
+
 def one_less_waits(_old: object) -> Callable[..., None]:
     """Count what waits, and look no further."""
 
@@ -269,6 +281,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "lost runs are run again": (recovery, "decide_recovery", rerun_what_is_lost, "P2"),
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
+    "nothing is recalled": (FakeProcesses, "recall", nothing, "P1"),
     "a start that is late": (FakeProcesses, "start", start_late, "P4"),
     "a start before its instant": (FakeProcesses, "start", start_early, "P4"),
     # overlap and pools
@@ -288,6 +301,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # ends
     "retry after a cancel": (Stopper, "cancel", forget_to_cancel_retries, "P6"),
     "a cancelled attempt is tried again": (Attempts, "ended", retry_when_cancelled, "P1 P6"),
+    "what earlier attempts have left is not ended": (Stopper, "cancel", leave_what_is_left, "P6"),
     "a cancel is not noted": (Signals, "note", nothing, "P1 P2 P6"),
     "nobody is killed": (Stopper, "kill_due", nothing, "P1 P6"),
     "a timeout begins anew with a restart": (

@@ -150,7 +150,8 @@ def _dues_of_row(rule: Rule, run: RunRow) -> list[int]:
 def _wrong_row(evidence: Evidence, run: RunRow) -> Iterator[str]:
     """Look at one row by itself."""
     who = f"{run.job} run {run.id}"
-    if run.state != "done" or run.outcome not in OUTCOMES:
+    is_recalled = run.state == "queued" and _was_recalled(run)
+    if not is_recalled and (run.state != "done" or run.outcome not in OUTCOMES):
         yield f"{who}: has no outcome, it is {run.state}"
     if run.era:
         yield f"{who}: era {run.era}, though the clock was not set"
@@ -159,7 +160,7 @@ def _wrong_row(evidence: Evidence, run: RunRow) -> Iterator[str]:
             yield f"{who}: attempt {a.number} has no outcome"
     if run.outcome in NEVER_BEGUN | {"cancelled", "lost"} and not run.reason:
         yield f"{who}: {run.outcome} without a reason"
-    if run.outcome in NEVER_BEGUN and run.attempts:
+    if run.outcome in NEVER_BEGUN and run.attempts and not _was_recalled(run):
         yield f"{who}: {run.outcome}, but has attempts"
     if run.outcome not in NEVER_BEGUN | {"cancelled"} and not run.attempts:
         yield f"{who}: {run.outcome} without an attempt"
@@ -168,6 +169,11 @@ def _wrong_row(evidence: Evidence, run: RunRow) -> Iterator[str]:
         yield f"{who}: there is no such job"
     elif run.count != 1 and run.count != len(_dues_of_row(rule, run)):
         yield f"{who}: counts {run.count} from {run.due} to {run.last_due}"
+
+
+def _was_recalled(run: RunRow) -> bool:
+    """Tell whether a run was claimed ahead, and not started since the daemon was stopped."""
+    return [attempt.outcome for attempt in run.attempts] == ["cancelled"]
 
 
 def _wrongly_missed(evidence: Evidence, rule: Rule) -> Iterator[str]:
@@ -251,7 +257,8 @@ def _wrong_again(rule: Rule, before: AttemptRow, after: AttemptRow) -> str:
 
 def _wrong_end(rule: Rule, run: RunRow, last: AttemptRow) -> Iterator[str]:
     who = f"{run.job} run {run.id}"
-    if run.outcome not in {last.outcome, "cancelled"}:
+    is_over = run.outcome in NEVER_BEGUN or run.state == "queued"
+    if run.outcome not in {last.outcome, "cancelled"} and not (is_over and _was_recalled(run)):
         yield f"{who}: {run.outcome}, but its last attempt {last.outcome}"
     if run.outcome in RETRIED and last.number < rule.attempts:
         yield f"{who}: given up after attempt {last.number} of {rule.attempts}"

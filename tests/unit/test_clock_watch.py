@@ -17,6 +17,7 @@ from crond_py import clockwatch
 from crond_py.clock import SystemClock
 from crond_py.clockwatch import ClockWatch
 from crond_py.ports import Clock
+from crond_py.vital import ending_by
 from tests.support.clock import FakeClock
 
 SECOND = timedelta(seconds=1)
@@ -300,3 +301,20 @@ def test_a_watch_that_finds_no_thread_leaves_nothing_open(
     watch.start()
     watch.stop()
     watch.wait()
+
+
+@pytest.mark.usefixtures("descriptors", "no_kernel")
+def test_a_watch_that_ends_by_a_fault_is_not_outlived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: no daemon goes on that would not notice when the clock is set."""
+
+    def fail(_self: object) -> bool:
+        raise MemoryError("planted")
+
+    monkeypatch.setattr(clockwatch._ComparingWatcher, "_wait", fail)
+    ended = []
+    with ending_by(lambda: ended.append(threading.current_thread().name)):
+        watch = ClockWatch(SystemClock(), Changes())
+        watch.start()
+        for thread in watch._threads:
+            thread.join()
+    assert ended == ["clock-watch"]

@@ -92,20 +92,33 @@ class _Manager:
         self.signs += 1
 
 
-def test_a_sign_of_life_comes_from_the_engine(
+class _Runner:
+    """What its thread is to call."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def call(self, function: Callable[[], None]) -> None:
+        self.calls.append(function)
+
+
+def test_a_sign_of_life_comes_from_engine_and_runner(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the engine hangs the watchdog gets none; when it goes on, one, and then the next."""
-    manager = _Manager()
+    """While engine or runner hang the watchdog gets none; when they go on, one, then the next."""
+    manager, runner = _Manager(), _Runner()
     calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     monkeypatch.setattr(service, "_notifier", manager)
+    monkeypatch.setattr(service, "_runner", runner)
     monkeypatch.setattr(service._engine, "call", calls.put)
     service._begin_watchdog()
     for number in range(3):
-        sign = calls.get(timeout=60)
+        pass_on = calls.get(timeout=60)
+        assert runner.calls == []
+        pass_on()
         assert manager.signs == number
         assert len(service._dispatcher) == 0, "one at a time"
-        sign()
+        runner.calls.pop()()
     assert manager.signs == 3
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from crond_py.clock import SystemClock
 from crond_py.control import server as server_module
-from crond_py.control.address import Peer
+from crond_py.control.address import Peer, peer_of
 from crond_py.control.client import Conversation, call
 from crond_py.control.protocol import (
     MAX_REQUEST_BYTES,
@@ -40,6 +41,7 @@ from crond_py.errors import (
     RequestRefusedError,
     StateLockedError,
 )
+from crond_py.vital import ending_by
 
 SHORT = Limits(patience=timedelta(milliseconds=50))
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can be another user")
@@ -375,6 +377,43 @@ def test_an_error_of_the_project_reaches_the_client(path: Path) -> None:
 
 
 # --- start and stop -----------------------------------------------------------------------------
+
+
+def test_a_client_that_cannot_be_let_in_keeps_out_nobody_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P8: a fault over one connection costs that connection."""
+    faults = [MemoryError("planted")]
+
+    def peer_or_fault(connection: socket.socket) -> Peer:
+        if faults:
+            raise faults.pop()
+        return peer_of(connection)
+
+    monkeypatch.setattr(server_module, "peer_of", peer_or_fault)
+    with serving(path):
+        assert raw(path, b"") == b""
+        assert call(path, Ping())
+    assert "planted" in caplog.text
+
+
+def test_nobody_outlives_the_thread_that_lets_clients_in(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: no daemon goes on that can be asked for nothing any more."""
+    ended = []
+
+    def refuse(_self: socket.socket) -> NoReturn:
+        raise PermissionError(errno.EPERM, "planted")
+
+    monkeypatch.setattr(socket.socket, "accept", refuse)
+    with ending_by(lambda: ended.append(threading.current_thread().name)):
+        server = ControlServer(path, pong, SystemClock())
+        server.start()
+        assert server._acceptor is not None
+        server._acceptor.join()
+        server.stop()
+    assert ended == ["control"]
 
 
 def test_start_and_stop_can_be_repeated(path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool
 from crond_py.engine.events import Call
+from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
@@ -403,7 +404,7 @@ def test_more_cycles_are_open_than_are_remembered(
     machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: what memory has forgotten of a cycle is looked up in the ledger."""
-    monkeypatch.setattr("crond_py.engine.chains.REMEMBERED", 5)
+    monkeypatch.setattr("crond_py.engine.cycles.REMEMBERED", 5)
     head = replace(HEAD, trigger=CronTrigger(("* * * * *",)), keep_runs=None, keep_for=None)
     slow = replace(after("slow", "head"), overlap=Overlap.ALLOW)
     end = replace(after("end", "head", "slow"), overlap=Overlap.ALLOW)
@@ -424,6 +425,75 @@ def test_a_disabled_upstream_is_told(machine_with: MachineWith) -> None:
     to_the_hour(world)
     (run,) = rows(world, "end")
     assert run.reason == "upstream_unknown: nobody knows what became of left"
+
+
+JOIN = (HEAD, after("left", "head"), after("right", "head"), after("end", "left", "right"))
+
+
+def _waiting_for_left(machine_with: MachineWith) -> World:
+    """Return a world in which the right side of a join has ended, and its head's run is over."""
+    world = machine_with(*JOIN)
+    behave(world, left=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    assert (outcomes(world, "right"), outcomes(world, "left")) == (["succeeded"], ["running"])
+    assert rows(world, "end") == []
+    return world
+
+
+def test_an_upstream_that_does_not_come_any_more(machine_with: MachineWith) -> None:
+    """P1: a reload that lets one of those not come that are waited for ends the cycle."""
+    other = replace(HEAD, name="other")
+    world = machine_with(HEAD, other, after("next", "other"), after("end", "head", "next"))
+    behave(world, other=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    assert rows(world, "end") == []
+    disabled = replace(after("next", "other"), enabled=False)
+    reload(world, HEAD, other, disabled, after("end", "head", "next"))
+    world.pass_time(SECOND)
+    (run,) = rows(world, "end")
+    assert run.reason == "upstream_unknown: nobody knows what became of next"
+
+
+def test_a_disabled_upstream_that_still_runs_is_waited_for(machine_with: MachineWith) -> None:
+    """P1: a run that was begun before the reload has its outcome, and that counts."""
+    world = _waiting_for_left(machine_with)
+    reload(world, *(replace(job, enabled=job.name != "left") for job in JOIN))
+    world.pass_time(20 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+def test_a_join_that_is_disabled_and_enabled_again(machine_with: MachineWith) -> None:
+    """What it was waiting for before is no occurrence of it any more."""
+    world = _waiting_for_left(machine_with)
+    reload(world, *(replace(job, enabled=job.name != "end") for job in JOIN))
+    world.pass_time(20 * MINUTE)
+    reload(world, *JOIN)
+    world.pass_time(10 * MINUTE)
+    assert rows(world, "end") == []
+    to_the_hour(world, 30 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+def test_a_ledger_that_cannot_be_read_for_a_while(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1, P8: what is to be looked up is looked up once that can be done."""
+    world = _waiting_for_left(machine_with)
+    world.machine.tells_exits = True
+    world.kill_daemon()
+    world.boot_daemon()
+    fail = LedgerError("the disk has gone")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", lambda _query: (_ for _ in ()).throw(fail))
+        world.pass_time(25 * MINUTE)
+        assert outcomes_of_end(world) == []
+    world.pass_time(2 * SECOND)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+def outcomes_of_end(world: World) -> list[Run]:
+    """Return the rows of the join, also where nobody can ask for them."""
+    return [run for run in world.ledger._content.runs.values() if run.job == "end"]
 
 
 def test_nothing_grows(machine_with: MachineWith) -> None:

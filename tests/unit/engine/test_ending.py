@@ -9,9 +9,10 @@ import pytest
 
 from crond_py.crontab.model import CronTrigger, Job
 from crond_py.engine.events import Call
+from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, RequestRefusedError
 from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
-from crond_py.ports import SetAttempt, Write
+from crond_py.ports import AttemptKey, SetAttempt, StartFailed, Write
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
@@ -104,6 +105,105 @@ def test_who_waits_for_an_end_gets_an_outcome(machine_with: MachineWith) -> None
     world.set_trouble(None)
     world.pass_time(5 * SECOND)
     assert came == [Outcome.SUCCEEDED]
+
+
+# --- what earlier attempts have left --------------------------------------------------------------
+
+LEAVES = Behaviour(exits=(Exit(code=1),), leaves=(HOUR,))
+RETRIED = replace(JOB, retry=Retry(3, 20 * SECOND), kill_after=5 * SECOND)
+
+
+def _waiting(machine_with: MachineWith, behaviour: Behaviour, job: Job = RETRIED) -> World:
+    """Return a world in which a run waits whose first attempt has left something."""
+    world = machine_with(job)
+    world.machine.behaviours["a"] = behaviour
+    world.pass_time(MINUTE + 5 * SECOND)
+    assert outcomes(world) == ["waiting_retry"]
+    assert is_alive(world) == 1
+    return world
+
+
+def test_a_cancel_ends_what_the_last_attempt_has_left(machine_with: MachineWith) -> None:
+    """P6: a run that waits for its retry is over when nothing of its attempts is left."""
+    world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True))
+    (answer,) = ask(world, "cancel")
+    assert isinstance(answer, Cancelled)
+    assert (answer.was, answer.ending) == ("waiting_retry", True)
+    world.pass_time(4 * SECOND)
+    assert outcomes(world) == ["running"]
+    world.pass_time(2 * SECOND)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
+    assert [(str(a.outcome), a.stopping) for a in run.attempts] == [("failed", None)]
+    assert run.attempts[0].reason == "exit status 1; 1 descendants are left alone"
+    assert not is_alive(world)
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_restart_goes_on_with_ending_what_is_left(
+    machine_with: MachineWith, *, is_left: bool
+) -> None:
+    """P1, P6: a cancel outlives the daemon that was told, and the attempt keeps its outcome."""
+    world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True))
+    ask(world, "cancel")
+    world.kill_daemon()
+    if not is_left:
+        world.machine.reboot()
+    world.boot_daemon()
+    assert outcomes(world) == ["running" if is_left else "cancelled"]
+    world.pass_time(6 * SECOND)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
+    assert [(str(a.outcome), a.stopping) for a in run.attempts] == [("failed", None)]
+    assert not is_alive(world)
+
+
+def test_a_cancel_of_a_start_ends_what_earlier_attempts_have_left(
+    machine_with: MachineWith,
+) -> None:
+    """P6: also where the attempt that is cancelled comes to nothing."""
+    world = _waiting(machine_with, LEAVES)
+    assert world.daemon is not None
+    started = world.daemon.processes.start_all
+    world.daemon.processes.start_all = lambda _starts: None  # type: ignore[method-assign]
+    world.pass_time(20 * SECOND)
+    assert outcomes(world) == ["running"]
+    ask(world, "cancel")
+    (run,) = rows(world)
+    world.daemon.inbox.append(StartFailed(AttemptKey(run.id, 2), "stopped", world.clock.now()))
+    world.daemon.processes.start_all = started  # type: ignore[method-assign]
+    world.pass_time(SECOND)
+    assert outcomes(world) == ["cancelled"]
+    assert not is_alive(world)
+
+
+def test_a_restart_ends_what_earlier_attempts_have_left(machine_with: MachineWith) -> None:
+    """P6: of a run that was being ended, also where its last attempt is gone."""
+    world = _waiting(machine_with, LEAVES)
+    world.machine.behaviours["a"] = Behaviour(lasts=(HOUR,), ignores_term=True)
+    world.pass_time(20 * SECOND)
+    assert is_alive(world) == 2
+    (left, last) = world.machine.alive
+    left.rest[0].ignores_term = True
+    ask(world, "cancel")
+    world.kill_daemon()
+    world.machine._end(last, last.leader)
+    world.boot_daemon()
+    assert outcomes(world) == ["running"]
+    world.pass_time(6 * SECOND)
+    assert outcomes(world) == ["cancelled"]
+    assert not is_alive(world)
+
+
+def test_a_run_that_is_removed_leaves_nothing(machine_with: MachineWith) -> None:
+    """P6: what is cancelled with its job is ended, too, be the daemon there or not."""
+    world = _waiting(machine_with, LEAVES)
+    world.kill_daemon()
+    world.jobs = {}
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert outcomes(world) == ["cancelled"]
+    assert not is_alive(world)
 
 
 # --- starts that hang -----------------------------------------------------------------------------

@@ -9,12 +9,14 @@ import pytest
 
 from crond_py.crontab.model import CronTrigger, Job
 from crond_py.engine.events import Call
-from crond_py.model import OnCrash, OnStop, Retry
+from crond_py.errors import LedgerError
+from crond_py.model import Missed, OnCrash, OnStop, Overlap, Retry
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
 JOB = Job("a", CronTrigger(("0 * * * *",)), "true", timezone="UTC")
 
 
@@ -164,3 +166,119 @@ def test_a_timeout_goes_on_after_a_crash(machine_with: MachineWith) -> None:
     world.pass_time(job.kill_after + SECOND)
     assert outcomes(world) == ["waiting_retry"]
     assert str(rows(world)[0].attempts[0].outcome) == "timed_out"
+
+
+# --- what was claimed ahead -----------------------------------------------------------------------
+
+
+def _stopped_just_before(machine_with: MachineWith, job: Job, **more: object) -> World:
+    """Return a machine whose daemon was stopped after a claim and before its instant."""
+    world = machine_with(job, **more)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    assert outcomes(world) == ["running"]
+    assert not world.machine.trees
+    stopped = stop(world)
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    world.kill_daemon()
+    return world
+
+
+@pytest.mark.parametrize("on_stop", OnStop)
+@pytest.mark.parametrize(
+    ("missed", "became", "why"),
+    [
+        (Missed.ONCE, "succeeded", ""),
+        (Missed.ALL, "succeeded", ""),
+        (Missed.SKIP, "missed", 'pycron was not running; missed = "skip"'),
+    ],
+)
+def test_what_was_claimed_ahead_is_missed(
+    machine_with: MachineWith, on_stop: OnStop, missed: Missed, became: str, why: str
+) -> None:
+    """P1, P2: nothing starts after a stop, and the next daemon does what the policy says."""
+    world = _stopped_just_before(machine_with, replace(JOB, on_stop=on_stop, missed=missed))
+    (run,) = rows(world)
+    assert (str(run.state), run.reason) == ("queued", "pycron was stopped before its instant")
+    assert not world.machine.trees
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == (became, why)
+    assert [attempt.number for attempt in run.attempts] == [1]
+    assert len(world.machine.trees) == (became == "succeeded")
+
+
+@pytest.mark.parametrize("missed", [Missed.ONCE, Missed.ALL])
+def test_of_what_was_claimed_ahead_and_later_ones_the_newest_counts(
+    machine_with: MachineWith, missed: Missed
+) -> None:
+    """P1: what was recalled is one of those that were missed."""
+    world = _stopped_just_before(machine_with, replace(JOB, missed=missed, overlap=Overlap.QUEUE))
+    world.pass_time(HOUR)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    is_once = missed is Missed.ONCE
+    assert outcomes(world) == ["missed" if is_once else "succeeded", "succeeded"]
+    assert len(world.machine.trees) == (1 if is_once else 2)
+
+
+def test_what_is_back_before_its_instant_starts_at_it(machine_with: MachineWith) -> None:
+    """P4: a restart within a moment costs what was claimed ahead nothing."""
+    world = machine_with(JOB)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 8 * MILLISECOND)
+    due = world.clock.now() + 8 * MILLISECOND
+    stop(world)
+    world.drain()
+    world.kill_daemon()
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert [tree.started_at for tree in world.machine.trees] == [due]
+
+
+@pytest.mark.parametrize("change", ["disabled", "schedule", "removed"])
+def test_what_was_claimed_ahead_of_a_job_that_is_another(
+    machine_with: MachineWith, change: str
+) -> None:
+    """P1: it has a stated outcome, and is not run."""
+    world = _stopped_just_before(machine_with, JOB)
+    other = CronTrigger(("30 * * * *",))
+    jobs = {"disabled": replace(JOB, enabled=False), "schedule": replace(JOB, trigger=other)}
+    world.jobs = {"a": jobs[change]} if change in jobs else {}
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    (run,) = rows(world)
+    assert str(run.outcome) == ("cancelled" if change == "removed" else "missed")
+    assert run.reason
+    assert not world.machine.trees
+
+
+def test_what_cannot_be_recalled_any_more_starts(machine_with: MachineWith) -> None:
+    """It runs as usual, and is ended where its job is to be ended by a stop."""
+    jobs = [JOB, replace(JOB, name="b", on_stop=OnStop.TERMINATE)]
+    world = machine_with(*jobs, lasts=MINUTE)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    assert world.daemon is not None
+    world.daemon.processes.recall = lambda: None  # type: ignore[method-assign]
+    stopped = stop(world)
+    world.pass_time(SECOND)
+    assert (is_alive(world), is_alive(world, "b")) == (1, 0)
+    assert outcomes(world, "b") == ["cancelled"]
+    world.pass_time(MINUTE)
+    assert outcomes(world) == ["succeeded"]
+    assert stopped == [True]
+
+
+def test_what_the_ledger_takes_late_is_not_started_either(machine_with: MachineWith) -> None:
+    """P1: a claim of the moment before a stop, which the ledger has only taken since."""
+    world = machine_with(JOB)
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    stopped = stop(world)
+    world.pass_time(MINUTE)
+    world.set_trouble(None)
+    world.pass_time(2 * SECOND)
+    assert stopped == [True]
+    assert outcomes(world) == ["queued"]
+    assert not world.machine.trees

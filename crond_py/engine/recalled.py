@@ -1,0 +1,55 @@
+"""Occurrences that were claimed ahead and recalled: pycron was stopped before their instant.
+
+Such a run stays in the ledger as one that is queued, its attempt closed as cancelled. The next
+daemon does with it what the job's missed policy says of an occurrence that nothing could start.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from crond_py.crontab.model import EveryTrigger
+from crond_py.engine.records import JobState
+from crond_py.model import EveryMode, Outcome, Run, State
+from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
+from crond_py.schedule import OneOff
+from crond_py.timetable import schedule_of
+
+RECALLED = "pycron was stopped before its instant"
+
+WAS_DISABLED = "its job is disabled"
+WAS_CHANGED = "its job has another schedule now"
+
+
+def was_recalled(run: Run) -> bool:
+    """Tell whether a run without an outcome was recalled; no other has a cancelled attempt."""
+    last = run.attempts[-1] if run.attempts else None
+    return run.state is State.QUEUED and last is not None and last.outcome is Outcome.CANCELLED
+
+
+def why_dropped(state: JobState, due: datetime, now: datetime, host: str) -> str:
+    """Return why a recalled occurrence is missed for good; empty: it is to be run.
+
+    Those that were due after it and have no row yet count as well: of several, one is the newest.
+    """
+    if due > now:
+        return ""
+    if not state.is_live:
+        return WAS_DISABLED
+    job = state.job
+    rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
+    plan = plan_missed(_schedule(state, due, host), [(due - TICK, now)], rule, now)
+    if plan is None or due <= state.cursor.baseline:
+        return WAS_CHANGED
+    if due in plan.catch_up or plan.dropped is None:
+        return ""
+    return plan.dropped.why
+
+
+def _schedule(state: JobState, due: datetime, host: str) -> Occurrences:
+    """Return when a job is due; one that counts from an end, or was handed in, is so but then."""
+    trigger = state.job.trigger
+    is_fixed_delay = isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY
+    anchor = state.cursor.anchor or state.cursor.baseline
+    known = None if state.is_task or is_fixed_delay else schedule_of(state.job, anchor, host)
+    return known or OneOff(due)

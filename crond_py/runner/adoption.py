@@ -1,0 +1,88 @@
+"""Takes under watch what was not started just now: survivors, and what is left of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crond_py.errors import CannotStartError
+from crond_py.model import Exit
+from crond_py.ports import ProcessSpec, Survivor
+from crond_py.runner import pidfds, proctree
+from crond_py.runner.accounts import find_account
+from crond_py.runner.child import Child
+from crond_py.runner.supervisor import Supervisor
+
+
+def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> bool:
+    """Watch a survivor as if it had been started here; False if it has just ended."""
+    try:
+        pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
+    except OSError:  # out of descriptors: it may be there, and is looked for
+        pidfd = None
+    else:
+        if pidfd is None:
+            return False
+    child = Child(
+        spec.key,
+        tag=survivor.tag,
+        pid=survivor.pid,
+        start_ticks=survivor.start_ticks,
+        pidfd=pidfd,
+        is_own=False,
+        is_adopted=True,
+        users=users_with(survivor.uid),
+        leftovers=spec.leftovers,
+    )
+    return supervisor.watch(child)
+
+
+def adopt_rest(supervisor: Supervisor, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
+    """Watch what is left of an attempt whose own process is gone; False if nothing is left."""
+    users = users_with(find_uid(spec))
+    believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
+    members: dict[int, tuple[int, int]] = {}
+    is_short = False
+    for each in believed:
+        try:
+            pidfd = pidfds.open_verified(each.pid, each.start_ticks)
+        except OSError:  # likewise
+            is_short = True
+        else:
+            if pidfd is not None:
+                members[pidfd] = (each.pid, each.start_ticks)
+    if not members and not is_short:
+        return False
+    child = headless(spec, users)
+    child.is_adopted = True
+    return supervisor.watch_rest(child, members, is_short=is_short)
+
+
+def headless(spec: ProcessSpec, users: frozenset[int] | None) -> Child:
+    """Return an attempt whose leader is gone; how it has ended is not told again."""
+    return Child(
+        spec.key,
+        tag=spec.tag,
+        pid=0,
+        start_ticks=None,
+        pidfd=None,
+        is_own=False,
+        users=users,
+        has_ended=True,
+        exit=Exit(),
+    )
+
+
+def users_with(uid: int | None) -> frozenset[int] | None:
+    """Return whose processes may belong to a run of a user; None, not known: everybody's."""
+    return None if uid is None else proctree.trusted_users() | {uid}
+
+
+def find_uid(spec: ProcessSpec) -> int | None:
+    """Return the user that a spec names, None where nobody knows that user at the moment.
+
+    It asks the user database, which may be slow.
+    """
+    try:
+        return find_account(spec.user).uid
+    except CannotStartError:
+        return None
