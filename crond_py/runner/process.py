@@ -34,6 +34,7 @@ from crond_py.runner.accounts import find_account
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
+from crond_py.runner.lookups import Lookups
 from crond_py.runner.marks import read_origin
 from crond_py.runner.punctual import MANY, Punctual
 from crond_py.runner.signals import stop_ignoring_signals
@@ -79,6 +80,7 @@ class ProcessRunner:
         # Of these: when they are to be started, until what they need is found, and that.
         self._instants: dict[AttemptKey, int] = {}
         self._ready: dict[AttemptKey, Ready] = {}
+        self._lookups = Lookups(clock)
         self._is_open = False
         self._is_closed = False
         self._keeper = Keeper(clock, sinks)
@@ -298,7 +300,7 @@ class ProcessRunner:
 
     def _try_to_make_ready(self, spec: ProcessSpec) -> Ready | None:
         try:
-            return make_ready(spec)
+            return make_ready(spec, self._lookups)
         except Exception:  # the boundary of one run: a fault that stays shows at its start
             log.exception("could not make run %s ready", spec.tag)
             return None
