@@ -25,9 +25,8 @@ What holds, whatever happens:
    adopted first, be it the process that was started or only others that it has left.
 4. A slot is held from the beginning of an attempt to its end, never while waiting.
 5. An occurrence that nothing stands in the way of is claimed ten milliseconds ahead, so that the
-   disk does not delay it; one of many of an instant up to a second, by how many they are
-   (``ahead``). The runner has it then and makes ready what it needs; its process never starts
-   before its instant.
+   disk does not delay it; one of many of an instant earlier, by how many they are (``ahead``). The
+   runner has it then and makes ready what it needs; its process never starts before its instant.
 6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
 7. That an attempt is being ended, and as what, is durable before the first signal, if that can be

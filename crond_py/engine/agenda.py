@@ -288,8 +288,10 @@ class Agenda:
 
         It takes its slot then, so where others may wait for that it is not long.
         """
-        has_bound = self._register.slots(state.job).has_bound_for(state.job)
-        return AHEAD if has_bound else self._lead_of(self._waiting[due])
+        lead = self._lead_of(self._waiting[due])
+        if lead > AHEAD and self._register.slots(state.job).has_bound_for(state.job):
+            return AHEAD
+        return lead
 
     def _lead_of(self, number: int) -> timedelta:
         return next(lead for least, lead in self.leads if number >= least)

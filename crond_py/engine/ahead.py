@@ -14,11 +14,14 @@ AHEAD: Final = timedelta(milliseconds=10)
 """How long before its instant an occurrence is claimed of which there are not many."""
 
 LEADS: Final = (
-    (256, timedelta(seconds=1)),
+    (256, timedelta(milliseconds=700)),
     (24, timedelta(milliseconds=250)),
     (0, AHEAD),
 )
-"""How many are due at an instant, at least, and how long before it they are claimed then."""
+"""How many are due at an instant, at least, and how long before it they are claimed then.
+
+Most jobs are due at whole seconds, so that is not when to be busy with those of the next one.
+"""
 
 FARTHEST_AHEAD: Final = LEADS[0][1]
 
