@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,12 +34,14 @@ def load_apart(path: Path, start: StartErrand) -> Crontab:
         raise _refusal(path, f"{why}: {error.strerror}") from None
     try:
         with stream:
-            return receive(stream)
-    except BROKEN:
-        pass  # why that is so can be told when the process has ended
+            told = stream.read()
     finally:
         status = errand.wait()  # it ends: what it writes to is closed
-    raise _not_understood(path, status)
+    # Not before: what it has taken is given back by now.
+    try:
+        return receive(BytesIO(told))
+    except BROKEN:
+        raise _not_understood(path, status) from None
 
 
 def _start(path: Path, start: StartErrand) -> tuple[Errand, BinaryIO]:

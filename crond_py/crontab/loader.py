@@ -194,6 +194,7 @@ class _Loader:
                 job = reader.read(name, table, document.scope, report, f"{file}:{line}")
                 if job is not None and is_name(name):
                     jobs[name] = job
+                table.clear()  # its room is taken by the jobs that follow
         self._check_chains(jobs)
         return jobs
 

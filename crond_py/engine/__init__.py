@@ -25,9 +25,10 @@ What holds, whatever happens:
    adopted first, be it the process that was started or only others that it has left.
 4. A slot is held from the beginning of an attempt to its end, never while waiting.
 5. An occurrence that nothing stands in the way of is claimed ten milliseconds ahead, so that the
-   disk does not delay it; one of many of an instant a quarter of a second. The runner has it then
-   and makes ready what it needs; its process never starts before its instant. What a stop recalls
-   before that is left to the next daemon, which does with it what it does with what was missed.
+   disk does not delay it; one of many of an instant earlier, by how many they are (``ahead``). The
+   runner has it then and makes ready what it needs; its process never starts before its instant.
+   What a stop recalls before that is left to the next daemon, which does with it what it does with
+   what was missed.
 6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
 7. That an attempt is being ended, and as what, is durable before the first signal, if that can be
@@ -40,12 +41,13 @@ order and tried again each second; ends of processes are noted meanwhile, and no
 unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
-The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), ``admission``
-(whether), ``starting`` (from a slot to a process), ``attempts`` (from the end of an attempt to the
-outcome), ``stopping`` (ended early), ``signals`` (noted, then sent), ``recovery`` (what an earlier
-daemon left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lost of that),
-``chains`` and ``cycles`` (what follows what), ``pools`` and ``shares`` (slots, and whose turn it
-is), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
-``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
-``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
+The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), ``ahead`` (how much
+before that), ``admission`` (whether), ``starting`` (from a slot to a process), ``attempts`` (from
+the end of an attempt to the outcome), ``stopping`` (ended early), ``signals`` (noted, then sent),
+``recovery`` (what an earlier daemon left), ``recalled`` (and had not started), ``forgotten`` (what
+its ledger has lost of that), ``chains`` and ``cycles`` (what follows what), ``pools`` and
+``shares`` (slots, and whose turn it is), ``retention``, ``outbox`` (record first, then act),
+``timekeeper``, ``lag`` (how late), ``records`` and ``events`` (the data), ``parts`` (what they
+share), ``telling`` (the log), ``status`` and ``view`` (what is told to others), ``thread`` (the
+loop around it).
 """

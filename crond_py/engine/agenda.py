@@ -19,6 +19,7 @@ from crond_py.clocksteps import after_restart, begun_anew, clock_was_set
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
+from crond_py.engine.ahead import AHEAD, EARLY, FARTHEST_AHEAD, LEADS, lead_of_next_look
 from crond_py.engine.events import OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
@@ -41,21 +42,6 @@ from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
-
-AHEAD = timedelta(milliseconds=10)
-"""How long before its instant an occurrence is claimed, so that the claim does not delay it."""
-
-AHEAD_OF_MANY = timedelta(milliseconds=250)
-"""The same for one of many of an instant, all of which have to be claimed and made ready by then.
-
-A daemon that is killed meanwhile has claimed what it has not started, so this is not to be long.
-"""
-
-MANY = 24
-"""How many of one instant are many."""
-
-EARLY = timedelta(milliseconds=2)
-"""A timer that fires earlier than this was set by another reading of the clock."""
 
 WAS_DOWN = "pycron was not running"
 WAS_FROZEN = "pycron was frozen or the machine suspended"
@@ -80,10 +66,9 @@ class Agenda:
         self._parts = parts
         self._register = register
         self._admitter = admitter
-        self.many = MANY
+        self.leads = LEADS
         self._waiting: Counter[datetime] = Counter()  # how many wait for an instant
-        self.due_together = 0
-        """How many came due when the last ones did: they may well do so again."""
+        self._unset: dict[JobState, None] = {}  # those of them that have no timer yet
 
     # --- jobs come and go -----------------------------------------------------------------
 
@@ -231,7 +216,7 @@ class Agenda:
             return stored, None  # it comes once, whatever the clock reads
         if goes_by_the_clock(job):
             return after_restart(stored, now, self._clock())
-        if now >= stored.accounted_until - AHEAD_OF_MANY - EARLY:
+        if now >= stored.accounted_until - FARTHEST_AHEAD - EARLY:
             return stored, None  # what is to come of that was claimed ahead, and never comes again
         # Elapsed time knows no reading that it must not repeat: it goes on from now, and counts
         # from where it did, unless the clock was set back to before that.
@@ -262,24 +247,54 @@ class Agenda:
     # --- the heap -------------------------------------------------------------------------
 
     def arm(self, state: JobState, first: datetime | None = None) -> None:
-        """Put the job's first occurrence without a row on the heap; ``first``, if it is known."""
+        """Have the job wait for its first occurrence without a row; ``first``, if it is known.
+
+        It is put on the heap by ``set_timers``.
+        """
         self.disarm(state)
         if not state.is_live or state.schedule is None or self._register.is_stopping:
             return
         state.next_due = self._first_due(state) if first is None else first
         if state.next_due is not None:
             self._waiting[state.next_due] += 1
-            self._wait_for(state, state.next_due, self._ahead(state, state.next_due))
+            self._unset[state] = None
+
+    def set_timers(self) -> None:
+        """Put on the heap what was armed; by now it is known how many wait for one instant."""
+        unset, self._unset = self._unset, {}
+        added = Counter(state.next_due for state in unset)
+        for state in [*unset, *self._overtaken(added)]:
+            if state.timer is not None:
+                self._parts.timers.cancel(state.timer)
+            if state.next_due is not None:
+                self._wait_for(state, state.next_due, self._ahead(state, state.next_due))
+
+    def _overtaken(self, added: Mapping[datetime | None, int]) -> list[JobState]:
+        """Return the jobs that wait for an instant for which so many more do now."""
+        grown = {
+            due
+            for due, number in added.items()
+            if due is not None
+            and (before := self._waiting[due] - number)
+            and self._lead_of(before) != self._lead_of(self._waiting[due])
+        }
+        if not grown:
+            return []
+        states = self._register.states.values()
+        return [state for state in states if state.timer is not None and state.next_due in grown]
 
     def _ahead(self, state: JobState, due: datetime) -> timedelta:
         """Return how long before an instant an occurrence is to be claimed.
 
         It takes its slot then, so where others may wait for that it is not long.
         """
-        if max(self._waiting[due], self.due_together) < self.many:
+        lead = self._lead_of(self._waiting[due])
+        if lead > AHEAD and self._register.slots(state.job).has_bound_for(state.job):
             return AHEAD
-        has_bound = self._register.slots(state.job).has_bound_for(state.job)
-        return AHEAD if has_bound else AHEAD_OF_MANY
+        return lead
+
+    def _lead_of(self, number: int) -> timedelta:
+        return next(lead for least, lead in self.leads if number >= least)
 
     def _wait_for(self, state: JobState, due: datetime, ahead: timedelta) -> None:
         state.timer = self._parts.timers.call_at(
@@ -292,6 +307,7 @@ class Agenda:
         """Take the job's entry off the heap."""
         if state.timer is not None:
             self._parts.timers.cancel(state.timer)
+        self._unset.pop(state, None)
         if state.next_due is not None:
             self._waiting[state.next_due] -= 1
             if not self._waiting[state.next_due]:
@@ -302,16 +318,17 @@ class Agenda:
         """Deal with an occurrence whose timer fired at wall-clock instant ``fired_at``.
 
         It fires a little ahead. Where nothing stands in the way of a start, the occurrence is
-        claimed then, and its process started at its instant; else it is looked at again then.
+        claimed then, and its process started at its instant; else it is looked at again, the last
+        time at its instant.
         """
         if state.next_due != due or state.timer is None or not state.is_live:
             return
         state.timer = None
-        if due - fired_at > AHEAD_OF_MANY + EARLY:
+        if due - fired_at > FARTHEST_AHEAD + EARLY:
             self.arm(state)
             return
         if due > fired_at and not self._admitter.is_free(state):
-            self._wait_for(state, due, timedelta(0))
+            self._wait_for(state, due, lead_of_next_look(due - fired_at))
             return
         if fired_at - due > LATE:
             self._settle(state, fired_at, WAS_FROZEN)

@@ -17,12 +17,12 @@ from datetime import datetime, timedelta
 from crond_py.clock import EPOCH
 from crond_py.dataclass import dataclass
 from crond_py.engine.agenda import (
-    AHEAD,
     WAS_DOWN,
     WAS_FORGOTTEN,
     WAS_FROZEN,
     WAS_SET_FORWARD,
 )
+from crond_py.engine.ahead import AHEAD
 from crond_py.engine.parts import Parts
 from crond_py.model import Cursor, Outcome, Scale
 from crond_py.ports import Gap, SetCursor

@@ -118,6 +118,7 @@ class Core:
             self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
         self._flush()
+        self._agenda.set_timers()
 
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
@@ -238,6 +239,8 @@ class Core:
             self._tasks.feed()
             self._tasks.attend()
         self._flush()
+        with _outliving("timers not set"):
+            self._agenda.set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()
         self._tell_stopped()
@@ -292,7 +295,6 @@ class Core:
 
     def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
         fired_at = self._parts.timekeeper.wall_at(popped_ns)
-        self._agenda.due_together = len(items)
         for item in items:
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
+from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.engine.events import LagDue, TimeoutDue, TooLateDue
 from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
@@ -24,9 +25,6 @@ from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, Sta
 from crond_py.ports import ProcessSpec, SetAttempt, SetRun, Started
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
-
-LONGEST_AHEAD = timedelta(milliseconds=260)
-"""A claim is never made longer before its instant than this; more is a clock that was set back."""
 
 Failed = Callable[[ActiveRun, Outcome, str], None]
 Recalled = Callable[[ActiveRun], None]

@@ -18,7 +18,8 @@ from functools import partial
 
 from crond_py.crontab.model import Crontab
 from crond_py.engine.admission import Admitter
-from crond_py.engine.agenda import AHEAD, LATE, Agenda
+from crond_py.engine.agenda import LATE, Agenda
+from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import LaneState

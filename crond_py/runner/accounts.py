@@ -1,9 +1,10 @@
 """For whom a job runs: accounts of the user database, and whether pycron may become them.
 
-The user database may be a network service that hangs. It is asked anew for each start, on the
-starter's thread: a daemon that runs for months notices what has changed, and what hangs holds up
-that start alone. For that the interpreter must not be held meanwhile: ``os.getgrouplist`` holds
-it, so the C library's is called by ctypes, which does not.
+The user database may be a network service that hangs. It is asked anew for each start, or each
+moment in which there are many (see ``lookups``), on the starter's thread: a daemon that runs for
+months notices what has changed, and what hangs holds up that start alone. For that the interpreter
+must not be held meanwhile: ``os.getgrouplist`` holds it, so the C library's is called by ctypes,
+which does not.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
     Two jobs never share a directory, and none lies outside of ``output``, whatever their names;
     but all submitted tasks, of which each may run but once, have one together.
     """
-    return state_dir / _DIRECTORY / _file_name(job) / f"{run_id}-{attempt}{_SUFFIX}"
+    return state_dir.joinpath(_DIRECTORY, _file_name(job), f"{run_id}-{attempt}{_SUFFIX}")
 
 
 def run_of(path: Path) -> int | None:

@@ -35,6 +35,7 @@ from crond_py.runner.adoption import adopt, adopt_rest, users_with
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
+from crond_py.runner.lookups import Lookups
 from crond_py.runner.marks import read_origin
 from crond_py.runner.punctual import MANY, Punctual
 from crond_py.runner.rests import Rests
@@ -94,6 +95,7 @@ class ProcessRunner:
         self._lock = threading.Lock()
         self._pending: dict[AttemptKey, Wanted] = {}
         self._recalled_ns: int | None = None
+        self._lookups = Lookups(clock)
         self._is_open = False
         self._is_closed = False
         self._keeper = Keeper(clock, sinks)
@@ -298,7 +300,7 @@ class ProcessRunner:
 
     def _try_to_make_ready(self, spec: ProcessSpec) -> Ready | None:
         try:
-            return make_ready(spec)
+            return make_ready(spec, self._lookups)
         except Exception:  # the boundary of one run: a fault that stays shows at its start
             log.exception("could not make run %s ready", spec.tag)
             return None

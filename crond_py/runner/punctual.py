@@ -20,8 +20,11 @@ from crond_py.runner.spawn import Ready
 from crond_py.runner.ushers import can_be_ushered
 from crond_py.vital import VitalThread
 
-GATHERING_NS: Final = 60_000_000
-"""How long before the instant ushers are started: a Python that imports next to nothing is up."""
+GATHERING_NS: Final = 100_000_000
+"""How long before the instant ushers are started: a Python that imports next to nothing is up.
+
+On a busy machine that takes several times the ten milliseconds that it does on another.
+"""
 
 A_MOMENT_NS: Final = 20_000_000
 """For how long starts that are late are gathered."""

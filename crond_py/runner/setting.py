@@ -57,9 +57,9 @@ class Prepared:
     stdin: int | None
 
 
-def resolve(spec: ProcessSpec) -> Setting:
-    """Look up the account and read the env files; return what results."""
-    account = find_account(spec.user)
+def resolve(spec: ProcessSpec, account: Account | None = None) -> Setting:
+    """Look up the account, unless it is given, and read the env files; return what results."""
+    account = account or find_account(spec.user)
     env = base_environment(account, shell=spec.shell)
     for path in spec.env_files:
         env |= _read_env_file(account, path)
@@ -73,6 +73,20 @@ def resolve(spec: ProcessSpec) -> Setting:
 @contextmanager
 def prepare(spec: ProcessSpec, setting: Setting) -> Iterator[Prepared]:
     """Find and open all that a process needs; what is open is closed again at the end."""
+    program = find_executable(spec, setting)
+    stdin = _open_stdin(spec.stdin, setting)
+    try:
+        yield Prepared(program, stdin)
+    finally:
+        if stdin is not None:
+            os.close(stdin)
+
+
+def find_executable(spec: ProcessSpec, setting: Setting) -> bytes:
+    """Return what is to be executed, looked for by the job's user and from its directory.
+
+    Raises CannotStartError where that cannot be entered, or the program not be executed.
+    """
     with acting_as(setting.account):
         try:
             _check_directory(setting.cwd)
@@ -82,18 +96,12 @@ def prepare(spec: ProcessSpec, setting: Setting) -> Iterator[Prepared]:
                 f"working directory {place}: {cause(error)}{setting.suffix}"
             ) from None
         try:
-            program = find_program(spec.argv[0], setting.env.get("PATH", os.defpath), setting.cwd)
+            return find_program(spec.argv[0], setting.env.get("PATH", os.defpath), setting.cwd)
         except OSError as error:
             is_missing = isinstance(error, FileNotFoundError)
             kind = CommandNotFoundError if is_missing else CannotStartError
             name = printable_line(spec.argv[0])
             raise kind(f"{cause(error)}: {name}{setting.suffix}") from None
-    stdin = _open_stdin(spec.stdin, setting)
-    try:
-        yield Prepared(program, stdin)
-    finally:
-        if stdin is not None:
-            os.close(stdin)
 
 
 def suffix_for(account: Account) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
 from crond_py.runner.confine import execute_confined, is_confined
 from crond_py.runner.execute import execute
+from crond_py.runner.lookups import Lookups
 from crond_py.runner.output import open_output
 from crond_py.runner.setting import Prepared, Setting, prepare, resolve
 from crond_py.runner.shellless import physical_directory, without_shell
@@ -66,18 +68,19 @@ class Ready:
     note: str = ""
 
 
-def make_ready(spec: ProcessSpec) -> Ready | None:
+def make_ready(spec: ProcessSpec, lookups: Lookups) -> Ready | None:
     """Find what a start needs; None: that is to be found, or told to be missing, when it begins."""
     if spec.stdin is not None:  # it would be held open
         return None
     with suppress(CannotStartError):
-        setting = resolve(spec)
-        for way in _ways(spec, setting):
-            with suppress(CannotStartError), prepare(*way) as prepared:
+        setting = resolve(spec, lookups.account(spec.user))
+        for way in _ways(spec, setting, lookups.directory):
+            with suppress(CannotStartError):
+                program = lookups.program(*way)
                 output, note = _open_output(*way)
                 if output is not None:
                     os.close(output)
-                return Ready(*way, prepared.program, note)
+                return Ready(*way, program, note)
     return None
 
 
@@ -104,7 +107,11 @@ def spawn(
         return Refused(str(error))
 
 
-def _ways(spec: ProcessSpec, setting: Setting) -> list[tuple[ProcessSpec, Setting]]:
+def _ways(
+    spec: ProcessSpec,
+    setting: Setting,
+    find_directory: Callable[[str], str] = physical_directory,
+) -> list[tuple[ProcessSpec, Setting]]:
     """Return how a spec can be executed: without a shell if it needs none, and as it is.
 
     Where the first does not work, the shell has its own words for it.
@@ -112,8 +119,11 @@ def _ways(spec: ProcessSpec, setting: Setting) -> list[tuple[ProcessSpec, Settin
     words = without_shell(spec, setting.env)
     if words is None:
         return [(spec, setting)]
-    env = {**setting.env, "PWD": physical_directory(setting.cwd)}
-    return [(replace(spec, argv=words), replace(setting, env=env)), (spec, setting)]
+    env = {**setting.env, "PWD": find_directory(setting.cwd)}
+    return [
+        (replace(spec, argv=words), Setting(setting.account, env, setting.cwd)),
+        (spec, setting),
+    ]
 
 
 def _start(

@@ -21,6 +21,7 @@ from crond_py.model import Leftovers, Limits
 from crond_py.ports import Ended, LeftOver, ProcessSpec, Started, StartFailed
 from crond_py.runner import procfile, usher
 from crond_py.runner.errands import Errands
+from crond_py.runner.lookups import Lookups
 from crond_py.runner.marks import brand_for
 from crond_py.runner.process import Wanted
 from crond_py.runner.spawn import make_ready
@@ -30,6 +31,7 @@ from tests.process.conftest import PATIENCE_S, Harness
 from tests.process.test_start import _signals
 
 CLOCK = SystemClock()
+LOOKUPS = Lookups(CLOCK)
 USER = "nobody"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -45,7 +47,7 @@ def usher_all(harness: Harness, specs: Sequence[ProcessSpec], *, ahead_ns: int =
     """Have ushers start all of the specs."""
     starts, at_ns = [], CLOCK.monotonic_ns() + ahead_ns
     for spec in specs:
-        ready = make_ready(spec)
+        ready = make_ready(spec, LOOKUPS)
         assert ready is not None
         assert can_be_ushered(ready)
         starts.append((spec, ready))
@@ -152,11 +154,11 @@ def test_enters_a_directory_as_the_user(harness: Harness) -> None:
     closed = harness.directory / "closed"
     closed.mkdir(mode=0o755)
     specs = [harness.spec(("/bin/true",), user=USER, cwd="/") for _ in range(5)]
-    readies = [make_ready(spec) for spec in specs]
+    readies = [make_ready(spec, LOOKUPS) for spec in specs]
     assert all(readies)
     shut = harness.spec(("/bin/true",), user=USER, cwd=str(closed))
     closed.chmod(0o700)
-    assert make_ready(shut) is None
+    assert make_ready(shut, LOOKUPS) is None
     harness.runner.start(shut, at_ns=CLOCK.monotonic_ns() + 1_000_000)
     assert "working directory" in harness.failed(shut.key).reason
 
@@ -171,7 +173,7 @@ def test_what_cannot_be_executed_is_told_as_ever(harness: Harness) -> None:
     good = [harness.spec(("/bin/true",)) for _ in range(3)]
     missing = harness.spec((str(gone),))
     read = harness.spec(str(script), output=harness.directory / "out")
-    starts = [(spec, make_ready(spec)) for spec in (*good, missing, read)]
+    starts = [(spec, make_ready(spec, LOOKUPS)) for spec in (*good, missing, read)]
     gone.unlink()
     for spec, _ in starts:
         harness.runner._pending[spec.key] = Wanted()
@@ -411,6 +413,6 @@ def test_each_start_is_answered_where_an_usher_fails_us(
 
 def test_is_not_for_what_only_the_daemon_can_do(harness: Harness) -> None:
     """Limits, a nice value and standard input take a start of their own."""
-    assert can_be_ushered(make_ready(harness.spec("x=1; :")))
+    assert can_be_ushered(make_ready(harness.spec("x=1; :"), LOOKUPS))
     for more in ({"nice": 1}, {"limits": Limits(open_files=9)}, {"stdin": "text"}):
-        assert not can_be_ushered(make_ready(harness.spec("x=1; :", **more)))
+        assert not can_be_ushered(make_ready(harness.spec("x=1; :", **more), LOOKUPS))

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 
 from crond_py.crontab.model import AfterTrigger, AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
-from crond_py.engine.agenda import AHEAD_OF_MANY
+from crond_py.engine.ahead import LONGEST_AHEAD as AHEAD
 from crond_py.engine.view import EngineStatus
 from crond_py.model import Cause, Cursor, EveryMode, Run, task_id_of
 from crond_py.policy import TICK
@@ -36,9 +36,6 @@ from tests.simulation.again import Again, has_past_times
 from tests.simulation.jobs import is_elapsed, schedule_of
 from tests.simulation.story import Broken
 from tests.simulation.world import World
-
-AHEAD = AHEAD_OF_MANY + timedelta(milliseconds=10)
-"""Occurrences are claimed a little before they are due."""
 
 NEW_TIME = timedelta(hours=3)
 

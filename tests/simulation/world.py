@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from crond_py.crontab.model import Crontab, Group, Job, Pool
 from crond_py.crontab.summary import describe_trigger
+from crond_py.engine.ahead import FARTHEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
@@ -291,7 +292,7 @@ class World:
         )
         core = Core(parts, ledger)
         if self.seed // 2 % 2:
-            core._agenda.many = 1  # claim as far ahead as is ever done
+            core._agenda.leads = ((0, FARTHEST_AHEAD),)
         self.daemon = Daemon(core, timers, processes, self.clock.monotonic_ns(), inbox)
         crontab = self.crontab()
         self._comes_into_force()
