@@ -16,7 +16,7 @@ from datetime import timedelta
 import pytest
 
 from crond_py.crontab.model import AfterTrigger, CronTrigger, EveryTrigger, Job
-from crond_py.engine.chains import REMEMBERED, _Cycle
+from crond_py.engine.cycles import REMEMBERED, Cycle
 from crond_py.model import Condition, EveryMode, Exit, Leftovers, Overlap, Retry
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import SECOND
@@ -113,7 +113,7 @@ def objects() -> int:
     """
     gc.collect()
     kinds = Counter(type(each) for each in gc.get_objects())
-    assert kinds.pop(_Cycle, 0) <= REMEMBERED
+    assert kinds.pop(Cycle, 0) <= REMEMBERED
     return sum(kinds[kind] for kind in kinds if kind.__module__.startswith("crond_py"))
 
 
