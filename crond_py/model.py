@@ -224,6 +224,8 @@ class Attempt:
     from a later one that got the same pid. ``reason`` says what the exit status cannot
     ("no such file or directory: backup", "timed out after 2h"). ``stopping`` is set while the
     attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
+    With an ``outcome`` it is over, and what it and earlier ones have left is being ended; it is
+    then the run whose outcome that will be, and whose reason says why.
     ``lag`` is known of first attempts that were started.
     """
 

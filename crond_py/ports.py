@@ -443,13 +443,14 @@ class Ended:
     """The process has ended, and after ``stop`` also every descendant that was found.
 
     ``note`` says, for people, what of its tree is left: descendants that are left alone, or that
-    could not be ended. It is empty where nothing is.
+    could not be ended. It is empty where nothing is. ``has_left``: it is of the first kind.
     """
 
     key: AttemptKey
     exit: Exit
     at: datetime
     note: str = ""
+    has_left: bool = False
 
 
 ProcessEvent = Started | StartFailed | LeftOver | Ended

@@ -66,8 +66,15 @@ class Attempts:
         if active.stop is None or active.attempt_number == 1:
             self._end(active, outcome, reason, None)
             return
+        self._end_rest(active, outcome, reason, None)
+
+    def _end_rest(
+        self, active: ActiveRun, outcome: Outcome, reason: str, exit_: Exit | None
+    ) -> None:
+        """Close the attempt of a run that is being ended, and end what all of them have left."""
+        self._parts.drop_timer(active, "timeout_timer")
         self._parts.drop_timer(active, "kill_timer")
-        self.close(active, outcome, reason, None, self._parts.timekeeper.now())
+        self.close(active, outcome, reason, exit_, self._parts.timekeeper.now())
         self.turn_to_rest(active)
         self._signals.note(active)
         self._signals.send(active)
@@ -126,8 +133,11 @@ class Attempts:
             reason = active.how_lost or reason
         if event.note:
             tell(logging.WARNING, event.note, active.job.name, run=active.run.id)
-        reason = "; ".join(filter(None, (reason, event.note)))
-        self._end(active, outcome, reason, event.exit)
+        said = "; ".join(filter(None, (reason, event.note)))
+        if active.stop is not None and event.has_left:  # it had ended before the stop reached it
+            self._end_rest(active, outcome, said, event.exit)
+        else:
+            self._end(active, outcome, said, event.exit)
 
     def _end(
         self, active: ActiveRun, outcome: Outcome, reason: str, exit_: Exit | None = None

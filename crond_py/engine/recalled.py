@@ -38,7 +38,10 @@ def why_dropped(state: JobState, due: datetime, now: datetime, host: str) -> str
         return WAS_DISABLED
     job = state.job
     rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
-    plan = plan_missed(_schedule(state, due, host), [(due - TICK, now)], rule, now)
+    try:
+        plan = plan_missed(_schedule(state, due, host), [(due - TICK, now)], rule, now)
+    except Exception as error:  # noqa: BLE001 - the boundary of one job, which will be disabled
+        return f"its schedule cannot be followed: {error}"
     if plan is None or due <= state.cursor.baseline:
         return WAS_CHANGED
     if due in plan.catch_up or plan.dropped is None:

@@ -248,8 +248,11 @@ class Recoverer:
                 self._stopper.cancel(active, "the job was removed from the crontab")
 
     def _go_on_waiting(self, state: JobState, active: ActiveRun, now: datetime) -> None:
-        """Let a run have its turn that had not begun; one that was recalled is perhaps missed."""
-        if was_recalled(active.run):
+        """Let a run have its turn that had not begun; one that was recalled is perhaps missed.
+
+        Not so one that a crash had cut short before: it is to be run again.
+        """
+        if was_recalled(active.run) and active.attempt is None:
             why = why_dropped(state, active.run.due, now, self._parts.host)
             if why:
                 state.queued.append(active)
@@ -330,9 +333,11 @@ class Recoverer:
 
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
-    attempt = run.attempts[-1] if run.attempts and not was_recalled(run) else None
+    # One that was recalled never was, and is begun again with its number.
+    attempts = run.attempts[:-1] if was_recalled(run) else run.attempts
+    attempt = attempts[-1] if attempts else None
     # The present attempt, should it be found closed, is counted when it is closed again.
-    lost = sum(each.outcome is Outcome.LOST for each in run.attempts[:-1])
+    lost = sum(each.outcome is Outcome.LOST for each in attempts[:-1])
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
     return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)

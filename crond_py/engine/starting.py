@@ -53,9 +53,8 @@ class Starter:
         """Whether a run was claimed ahead, and its instant had not come when we were stopped."""
         if not self._register.is_stopping or active.stage is not Stage.STARTING:
             return False
-        is_claimed_ahead = active.run.cause is Cause.SCHEDULE and active.attempt_number == 1
         due_ns = self._parts.timekeeper.deadline(active.run.due)
-        return is_claimed_ahead and due_ns > self._register.stopping_ns
+        return active.run.cause is Cause.SCHEDULE and due_ns > self._register.stopping_ns
 
     def start(self, active: ActiveRun) -> None:
         """Begin an attempt of a run that waited, or let it wait for a slot."""

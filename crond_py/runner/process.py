@@ -190,9 +190,9 @@ class ProcessRunner:
         with self._lock:
             self._recalled_ns = now_ns
             keys = [key for key, wanted in self._pending.items() if wanted.at_ns > now_ns]
-        for key in keys:
-            if self._starters.withdraw(key) or self._punctual.withdraw(key):
-                self._fail(key, RECALLED)
+        withdrawn = self._starters.withdraw(*keys)
+        for key in (*withdrawn, *filter(self._punctual.withdraw, keys)):
+            self._fail(key, RECALLED)
         self._bursts.recall(now_ns)
 
     def survivors(self, identity: str) -> list[Survivor]:

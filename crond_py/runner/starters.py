@@ -70,15 +70,17 @@ class Starters:
         """How many starts no thread has taken yet."""
         return len(self._queue)
 
-    def withdraw(self, key: AttemptKey) -> bool:
-        """Take back what no thread has taken yet; False where there is no such thing."""
+    def withdraw(self, *keys: AttemptKey) -> list[AttemptKey]:
+        """Take back those that no thread has taken yet, and return them."""
+        wanted, found = set(keys), []
         with self._lock:
             for specs in (self._queue, *self._aside.values()):
-                for spec in specs:
-                    if spec.key == key:
-                        specs.remove(spec)
-                        return True
-        return False
+                left = [spec for spec in specs if spec.key not in wanted]
+                if len(left) < len(specs):
+                    found += [spec.key for spec in specs if spec.key in wanted]
+                    specs.clear()
+                    specs.extend(left)
+        return found
 
     def close(self) -> list[ProcessSpec]:
         """Begin no more, and return what was not begun.

@@ -393,7 +393,8 @@ class Supervisor:
         end = self._try_to_take_exit(child)
         with self._lock:
             del self._children[child.key]
-        self._report(Ended(child.key, end, self._clock.now(), note))
+        has_left = bool(note) and child.stop is None
+        self._report(Ended(child.key, end, self._clock.now(), note, has_left=has_left))
 
     def _try_to_take_exit(self, child: Child) -> Exit:
         try:

@@ -417,6 +417,16 @@ def test_what_attempts_have_left_and_ignores_sigterm_is_killed(harness: Harness)
     assert harness.leftovers() == []
 
 
+def test_what_ended_by_itself_has_left_what_it_leaves(harness: Harness) -> None:
+    """Who asked for its end a little too late can tell that what it left is still to be ended."""
+    left = harness.run("setsid sleep 999 & exit 1")
+    assert left.has_left
+    assert not harness.run("exit 1").has_left
+    key = _start(harness, "setsid sleep 998 & echo up >$READY; wait")
+    harness.runner.stop(key, force=False)
+    assert not harness.ended(key).has_left
+
+
 def test_where_attempts_have_left_nothing_that_is_told(harness: Harness) -> None:
     """Who wants ended what is left hears of the end, also where there is nothing."""
     spec = harness.spec("true")

@@ -734,13 +734,13 @@ def _was_asked_for(inspector: Inspector, run: Run) -> Wrong:
 
 
 def _has_left_nothing(inspector: Inspector, run: Run) -> Wrong:
-    """P6: of a run that was cancelled nothing is left, of none of its attempts, or that is said."""
-    if run.outcome is not Outcome.CANCELLED or "left alone" in run.reason:
+    """P6: of a run that was cancelled, or timed out, nothing is left, of none of its attempts."""
+    if run.outcome not in {Outcome.CANCELLED, Outcome.TIMED_OUT}:
         return
     for attempt in run.attempts:
         tree = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
         if tree is not None and tree.alive:
-            yield "P6", f"is cancelled, and attempt {attempt.number} has left something"
+            yield "P6", f"is {run.outcome}, and attempt {attempt.number} has left something"
 
 
 def _had_ended_before(inspector: Inspector, run: Run) -> bool:

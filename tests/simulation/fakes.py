@@ -512,7 +512,9 @@ class FakeProcesses:
             return
         del self._mine[key]
         note = f"{left} descendants are left alone" if left else ""
-        self._report(Ended(key, exit_, at if watched.is_rest else tree.ended_at or at, note))
+        ended_at = at if watched.is_rest else tree.ended_at or at
+        has_left = bool(left) and not watched.is_stopped
+        self._report(Ended(key, exit_, ended_at, note, has_left=has_left))
 
     def _exit(self, watched: _Watched) -> Exit:
         if watched.is_rest or (watched.is_adopted and not self._machine.tells_exits):

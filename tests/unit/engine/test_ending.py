@@ -177,6 +177,23 @@ def test_a_cancel_of_a_start_ends_what_earlier_attempts_have_left(
     assert not is_alive(world)
 
 
+def test_a_cancel_that_crosses_with_the_end_leaves_nothing(machine_with: MachineWith) -> None:
+    """P6: the command had just ended by itself, and what it has left was let be."""
+    world = machine_with(JOB)
+    world.machine.behaviours["a"] = replace(LEAVES, lasts=(MINUTE,))
+    world.pass_time(MINUTE + 5 * SECOND)
+    (tree,) = world.machine.alive
+    world.machine._end(tree, tree.leader)
+    assert world.daemon is not None
+    world.daemon.processes.reap()  # it is told, and the engine has not heard of it
+    ask(world, "cancel")
+    world.pass_time(SECOND)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
+    assert run.attempts[0].exit == Exit(code=1)
+    assert not is_alive(world)
+
+
 def test_a_restart_ends_what_earlier_attempts_have_left(machine_with: MachineWith) -> None:
     """P6: of a run that was being ended, also where its last attempt is gone."""
     world = _waiting(machine_with, LEAVES)

@@ -254,6 +254,26 @@ def test_what_was_claimed_ahead_of_a_job_that_is_another(
     assert not world.machine.trees
 
 
+def test_what_was_cut_short_and_then_recalled_is_run_again(machine_with: MachineWith) -> None:
+    """P3: a further attempt that is recalled is no occurrence that was missed; it has its number.
+
+    It is ahead of its instant where its daemon has crashed just before that.
+    """
+    job = replace(JOB, on_crash=OnCrash.RERUN, missed=Missed.SKIP)
+    world = machine_with(job)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 8 * MILLISECOND)
+    world.kill_daemon()
+    world.boot_daemon()
+    stop(world)
+    world.drain()
+    world.kill_daemon()
+    assert [str(a.outcome) for a in rows(world)[0].attempts] == ["lost", "cancelled"]
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert [str(a.outcome) for a in rows(world)[0].attempts] == ["lost", "succeeded"]
+
+
 def test_what_cannot_be_recalled_any_more_starts(machine_with: MachineWith) -> None:
     """It runs as usual, and is ended where its job is to be ended by a stop."""
     jobs = [JOB, replace(JOB, name="b", on_stop=OnStop.TERMINATE)]
