@@ -10,8 +10,9 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
+
+from crond_py.ports import StrPath
 
 MODIFIED: Final = 0x002
 CLOSED_BY_WRITER: Final = 0x008
@@ -39,7 +40,7 @@ class Inotify:
         """Return the descriptor."""
         return self._descriptor
 
-    def add(self, path: Path, mask: int) -> int:
+    def add(self, path: StrPath, mask: int) -> int:
         """Watch a file or directory and return the number that its events carry.
 
         The number is that of an earlier watch on the same file, which this one replaces, and
