@@ -25,7 +25,7 @@ NO_LINK: Final = 0x0200_0000
 _FORGOTTEN: Final = 0x8000
 _OVERFLOWN: Final = 0x4000
 _HEADER: Final = struct.Struct("iIII")
-_CHUNK_BYTES: Final = 1 << 16
+_CHUNK_BYTES: Final = 1 << 12
 
 
 class Inotify:
