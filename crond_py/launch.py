@@ -5,6 +5,7 @@ It also says where the outputs lie that a ledger has recorded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from crond_py.crontab.model import Job
 from crond_py.model import OutputMode, Run, task_id_of
 from crond_py.ports import AttemptKey, OutputSpec, ProcessSpec
 from crond_py.runner.environment import build_environment, command_argv, run_tag
-from crond_py.runner.output import output_path, run_of
+from crond_py.runner.output import output_directory, output_file, run_of
 
 
 class Launchpad:
@@ -33,7 +34,7 @@ class Launchpad:
             attempt=attempt,
         )
         output = OutputSpec(
-            output_path(self._state_dir, job.name, run.id, attempt),
+            output_file(self._state_dir, job.name, run.id, attempt),
             job=job.name,
             limit_bytes=job.output_limit,
             mode=job.output,
@@ -58,15 +59,16 @@ class Launchpad:
         )
 
 
-def own_outputs(state_dir: Path, recorded: Iterable[str]) -> list[Path]:
+def own_outputs(state_dir: Path, recorded: Iterable[str]) -> list[str]:
     """Return where the outputs lie whose paths a ledger has recorded.
 
     A state directory can be moved, or copied with all that is in it: what its ledger has recorded
     lies in that directory, whatever it was called then. What is no output lies nowhere.
     """
-    outputs = output_path(state_dir, "any", 0, 0).parent.parent
+    outputs = os.path.dirname(output_directory(state_dir, "any"))
+    places = ((os.path.basename(os.path.dirname(path)), path) for path in recorded)
     return [
-        outputs / path.parent.name / path.name
-        for path in map(Path, recorded)
-        if run_of(path) is not None and path.parent.name not in {"", ".."}
+        os.path.join(outputs, directory, os.path.basename(path))
+        for directory, path in places
+        if run_of(path) is not None and directory not in {"", ".", ".."}
     ]

@@ -7,6 +7,7 @@ a memory ledger and fake processes, and runs the whole daemon without a thread.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,6 +29,9 @@ from crond_py.model import (
     State,
     Task,
 )
+
+StrPath = str | os.PathLike[str]
+"""Where a file is. Those of runs are texts: the parts of a Path are remembered, see ``output``."""
 
 
 class Clock(Protocol):
@@ -361,7 +365,7 @@ class OutputSpec:
     ``drops_empty`` there is no file any more of an attempt that has ended and printed nothing.
     """
 
-    path: Path
+    path: StrPath
     job: str = ""
     limit_bytes: int | None = None
     mode: OutputMode = OutputMode.FILE

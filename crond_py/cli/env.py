@@ -135,7 +135,7 @@ def _record(spec: ProcessSpec, setting: Setting, fault: str) -> dict[str, Any]:
         "stdin": stdin,
         "output": {
             "mode": (output.mode if output else OutputMode.DISCARD).value,
-            "directory": str(output.path.parent) if output else None,
+            "directory": str(Path(output.path).parent) if output else None,
             "limit": output.limit_bytes if output else None,
         },
         "env": dict(sorted(setting.env.items())),

@@ -16,9 +16,9 @@ import queue
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
+from crond_py.ports import StrPath
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, has_writer
 from crond_py.runner.output import beside, open_to_read
@@ -36,11 +36,11 @@ class Compactor:
     """Compacts files one after the other, in its own thread."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Path, int] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[StrPath, int] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_in_trouble = False
 
-    def put(self, path: Path, limit_bytes: int) -> None:
+    def put(self, path: StrPath, limit_bytes: int) -> None:
         """Have a file compacted. Only the keeper's thread calls this."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="pycron-compactor", daemon=True)
@@ -72,7 +72,7 @@ class Compactor:
             else:
                 self._is_in_trouble = False
 
-    def _tell(self, path: Path, cause: str) -> None:
+    def _tell(self, path: StrPath, cause: str) -> None:
         """Say what is the matter, once until it works again."""
         level = logging.DEBUG if self._is_in_trouble else logging.WARNING
         self._is_in_trouble = True
@@ -80,7 +80,7 @@ class Compactor:
         log.log(level, message, printable_line(str(path)), cause, extra={"fields": {}})
 
 
-def compact(path: Path, limit_bytes: int) -> bool:
+def compact(path: StrPath, limit_bytes: int) -> bool:
     """Leave out the middle of a file that is beyond its limit; return whether that was done.
 
     A file that somebody can still write to is left alone, and so is one that has its gap line
@@ -92,25 +92,30 @@ def compact(path: Path, limit_bytes: int) -> bool:
         if found.st_size <= limit_bytes + ROOM_BYTES or has_writer(source):
             return False
         new = beside(path)
-        new.unlink(missing_ok=True)
+        _remove(new)
         try:
             _write_new(source, found.st_size, limit_bytes, new)
             os.utime(new, ns=(found.st_atime_ns, found.st_mtime_ns))
-            now = path.lstat()  # raises where it was removed meanwhile: it must not come back
+            now = os.lstat(path)  # raises where it was removed meanwhile: it must not come back
             if has_writer(source) or now.st_size != found.st_size:
-                new.unlink()
+                os.unlink(new)
                 return False
-            new.replace(path)
+            os.replace(new, path)
         except BaseException:
             with suppress(OSError):
-                new.unlink(missing_ok=True)
+                _remove(new)
             raise
     finally:
         os.close(source)
     return True
 
 
-def _write_new(source: int, size: int, limit_bytes: int, new: Path) -> None:
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _write_new(source: int, size: int, limit_bytes: int, new: str) -> None:
     head, tail = _kept(source, size, limit_bytes)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     target = os.open(new, flags, 0o600)

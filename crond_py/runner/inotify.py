@@ -10,8 +10,9 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
+
+from crond_py.ports import StrPath
 
 MODIFIED: Final = 0x002
 CLOSED_BY_WRITER: Final = 0x008
@@ -24,7 +25,7 @@ NO_LINK: Final = 0x0200_0000
 _FORGOTTEN: Final = 0x8000
 _OVERFLOWN: Final = 0x4000
 _HEADER: Final = struct.Struct("iIII")
-_CHUNK_BYTES: Final = 1 << 16
+_CHUNK_BYTES: Final = 1 << 12
 
 
 class Inotify:
@@ -39,7 +40,7 @@ class Inotify:
         """Return the descriptor."""
         return self._descriptor
 
-    def add(self, path: Path, mask: int) -> int:
+    def add(self, path: StrPath, mask: int) -> int:
         """Watch a file or directory and return the number that its events carry.
 
         The number is that of an earlier watch on the same file, which this one replaces, and

@@ -6,6 +6,9 @@ person goes through ``crond_py.printable``: nothing a job prints drives a termin
 
 How a file is brought to its limit is ``keeper``'s and ``compaction``'s business. Until then its
 middle is a hole, which is read as the line that says how much is left out.
+
+In the daemon a file is its path as a text. A Path has the interpreter remember its parts, and some
+versions do so for ever (Python 3.12.1): each run would take memory that nobody ever gives back.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Final
 from crond_py.digest import sha256
 from crond_py.model import task_id_of
 from crond_py.percent import percent_encode
+from crond_py.ports import StrPath
 from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, read_on
 
@@ -42,24 +46,35 @@ _MOST_DIGITS = 20
 
 
 def output_path(state_dir: Path, job: str, run_id: int, attempt: int) -> Path:
+    """Return where an attempt's output lies, for a command that looks at a few."""
+    return Path(output_file(state_dir, job, run_id, attempt))
+
+
+def output_file(state_dir: Path, job: str, run_id: int, attempt: int) -> str:
     """Return where an attempt's output lies: ``output/JOB/RUN-ATTEMPT.log``.
 
     Two jobs never share a directory, and none lies outside of ``output``, whatever their names;
     but all submitted tasks, of which each may run but once, have one together.
     """
-    return state_dir.joinpath(_DIRECTORY, _file_name(job), f"{run_id}-{attempt}{_SUFFIX}")
+    return os.path.join(output_directory(state_dir, job), f"{run_id}-{attempt}{_SUFFIX}")
 
 
-def run_of(path: Path) -> int | None:
+def output_directory(state_dir: Path, job: str) -> str:
+    """Return where the outputs of a job lie."""
+    return os.path.join(state_dir, _DIRECTORY, _file_name(job))
+
+
+def run_of(path: StrPath) -> int | None:
     """Return the id of the run whose output a file is; None if it is no such file."""
-    numbers = _numbers_in(path.name)
+    numbers = _numbers_in(os.path.basename(path))
     return numbers[0] if numbers else None
 
 
-def is_aside(path: Path) -> bool:
+def is_aside(path: StrPath) -> bool:
     """Tell whether a file was set aside, or was to replace an output and has not."""
+    name = os.path.basename(path)
     return any(
-        path.name.endswith(_SUFFIX + ending) and run_of(path.with_suffix("")) is not None
+        name.endswith(_SUFFIX + ending) and run_of(name.removesuffix(ending)) is not None
         for ending in (_EARLIER, _BESIDE)
     )
 
@@ -90,13 +105,13 @@ def _numbers_in(name: str) -> tuple[int, int] | None:
     return int(numbers[0]), int(numbers[1])
 
 
-def beside(path: Path) -> Path:
+def beside(path: StrPath) -> str:
     """Return where what is to replace an output file is made."""
-    return path.with_name(path.name + _BESIDE)
+    return os.fspath(path) + _BESIDE
 
 
-def _earlier(path: Path) -> Path:
-    return path.with_name(path.name + _EARLIER)
+def _earlier(path: StrPath) -> str:
+    return os.fspath(path) + _EARLIER
 
 
 def _file_name(job: str) -> str:
@@ -111,7 +126,7 @@ def _file_name(job: str) -> str:
     return name
 
 
-def open_output(path: Path) -> int:
+def open_output(path: StrPath) -> int:
     """Open the output file of an attempt that begins, and return the descriptor to append to it.
 
     Directories are made with mode 0700, the file with 0600. What lies there already is that of
@@ -122,18 +137,18 @@ def open_output(path: Path) -> int:
     if size == 0:
         return descriptor
     os.close(descriptor)
-    path.replace(_earlier(path))
+    os.replace(path, _earlier(path))
     return _open_to_append(path)[0]
 
 
-def _open_to_append(path: Path) -> tuple[int, int]:
+def _open_to_append(path: StrPath) -> tuple[int, int]:
     """Return a descriptor and the size of the file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     flags |= os.O_NONBLOCK  # a FIFO that a job has put there would keep us waiting
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        _make_directory(path.parent)
+        _make_directory(os.path.dirname(path))
         descriptor = os.open(path, flags, 0o600)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode):
@@ -143,7 +158,7 @@ def _open_to_append(path: Path) -> tuple[int, int]:
     raise OSError(errno.EINVAL, "not a regular file")
 
 
-def open_to_read(path: Path) -> int:
+def open_to_read(path: StrPath) -> int:
     """Open an output file to read it, and return the descriptor.
 
     A job may have put anything in its place: no link is followed, and nothing waits for the
@@ -157,18 +172,19 @@ def open_to_read(path: Path) -> int:
     raise OSError(errno.EINVAL, "not a regular file")
 
 
-def _make_directory(path: Path) -> None:
+def _make_directory(path: str) -> None:
     """Make a directory and its parents, each with mode 0700 (mkdir -p would ask the umask)."""
     try:
-        path.mkdir(mode=0o700)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         pass
     except FileNotFoundError:
-        _make_directory(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+        _make_directory(os.path.dirname(path))
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
 
 
-def remove_outputs(paths: Iterable[Path]) -> list[str]:
+def remove_outputs(paths: Iterable[StrPath]) -> list[str]:
     """Remove output files, and a job's directory with its last one.
 
     What is not there is no fault. Returns a sentence for each file that could not be removed.
@@ -176,16 +192,16 @@ def remove_outputs(paths: Iterable[Path]) -> list[str]:
     faults = []
     directories = set()
     for path in paths:
-        directories.add(path.parent)
+        directories.add(os.path.dirname(path))
         try:
-            path.unlink(missing_ok=True)
-            for other in (beside(path), _earlier(path)):
-                other.unlink(missing_ok=True)
+            for each in (path, beside(path), _earlier(path)):
+                with suppress(FileNotFoundError):
+                    os.unlink(each)
         except OSError as error:
             faults.append(f"cannot remove {printable_line(str(path))}: {error.strerror}")
     for directory in directories:
         with suppress(OSError):  # not empty, or gone
-            directory.rmdir()
+            os.rmdir(directory)
     return faults
 
 

@@ -11,6 +11,9 @@ from typing import Final
 # What says that we are short of something, and nothing about the process asked for.
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
+# Nearly all fit into the first. What is read is cut from a block of the size that is asked for, so
+# with a large one many threads that read at a time leave the heap full of gaps.
+_FIRST_BYTES = 1 << 12
 _CHUNK_BYTES = 1 << 17
 _PAGE_BYTES = 2048
 
@@ -27,11 +30,12 @@ def read(path: str) -> bytes | None:
             raise
         return None
     try:
-        data = b""
-        while chunk := os.read(descriptor, _CHUNK_BYTES):
+        data, most = b"", _FIRST_BYTES
+        while chunk := os.read(descriptor, most):
             data += chunk
             if len(chunk) < _PAGE_BYTES:  # lists come by the page, and the last one is not full
                 break
+            most = _CHUNK_BYTES
     except OSError:  # it ended between the two calls, or may not be looked into
         return None
     else:

@@ -23,7 +23,13 @@ from crond_py.dataclass import dataclass
 from crond_py.model import task_id_of
 from crond_py.ports import KeptOutputs
 from crond_py.runner.holes import has_writer
-from crond_py.runner.output import is_aside, open_to_read, output_path, remove_outputs, run_of
+from crond_py.runner.output import (
+    is_aside,
+    open_to_read,
+    output_directory,
+    remove_outputs,
+    run_of,
+)
 
 SHARE: Final = 20
 
@@ -34,7 +40,7 @@ log = logging.getLogger("pycron.output")
 class _File:
     """``orphaned_ns`` is when it was last written to, of a file that no row speaks of."""
 
-    path: Path
+    path: str
     run_id: int
     size: int
     inode: int
@@ -43,7 +49,12 @@ class _File:
     @property
     def order(self) -> tuple[bool, int, int, str]:
         """By which files go: one that no row speaks of by its age, others by their run."""
-        return (self.orphaned_ns is None, self.orphaned_ns or 0, self.run_id, self.path.name)
+        return (
+            self.orphaned_ns is None,
+            self.orphaned_ns or 0,
+            self.run_id,
+            os.path.basename(self.path),
+        )
 
 
 class Quota:
@@ -72,7 +83,7 @@ class Quota:
             self._submit(lambda: self._apply(kept, beyond))
 
     def _apply(self, kept: KeptOutputs, beyond: frozenset[int]) -> None:
-        directory = output_path(self._state_dir, kept.job, 0, 0).parent
+        directory = output_directory(self._state_dir, kept.job)
         try:
             files = _files_in(directory, beyond, kept.newest)
         except FileNotFoundError:
@@ -88,7 +99,7 @@ class Quota:
             log.warning("%s", fault, extra={"fields": {}})
 
 
-def _files_in(directory: Path, beyond: frozenset[int], newest: int) -> list[_File]:
+def _files_in(directory: str, beyond: frozenset[int], newest: int) -> list[_File]:
     """Return the files that are there.
 
     Those of runs after ``newest`` that have an inode of ``beyond`` are an earlier ledger's.
@@ -96,7 +107,7 @@ def _files_in(directory: Path, beyond: frozenset[int], newest: int) -> list[_Fil
     files = []
     with os.scandir(directory) as entries:
         for entry in entries:
-            path = Path(entry.path)
+            path = entry.path
             run_id = run_of(path)
             if run_id is None and (not is_aside(path) or _is_written(path)):
                 continue  # not ours, or just being made
@@ -112,7 +123,7 @@ def _files_in(directory: Path, beyond: frozenset[int], newest: int) -> list[_Fil
     return files
 
 
-def choose(files: list[_File], kept: KeptOutputs) -> list[Path]:
+def choose(files: list[_File], kept: KeptOutputs) -> list[str]:
     """Return the files that are to go, the oldest first."""
     excess = sum(file.size for file in files) - kept.most_bytes
     known = [file.run_id for file in files if file.run_id <= kept.newest]
@@ -128,7 +139,7 @@ def choose(files: list[_File], kept: KeptOutputs) -> list[Path]:
     return chosen
 
 
-def _is_written(path: Path) -> bool:
+def _is_written(path: str) -> bool:
     try:
         descriptor = open_to_read(path)
     except OSError:  # gone, or no output of ours: removing it says what there is to say

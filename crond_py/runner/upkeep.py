@@ -213,7 +213,7 @@ class Upkeep:
     def _act_on(self, kept: Kept, *, is_over: bool) -> tuple[int, Progress]:
         """Pass on what there is, and keep the file within its limit. Raises OSError."""
         output, progress = kept.output, Progress.IDLE
-        found = output.path.lstat()
+        found = os.lstat(output.path)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         size, limit = found.st_size, output.limit_bytes
@@ -266,7 +266,7 @@ class Upkeep:
             return
         kept.watch = number
         self._by_watch[number] = kept
-        if kept.output.path.lstat().st_size != kept.size:
+        if os.lstat(kept.output.path).st_size != kept.size:
             self._look_later(kept, self._clock.monotonic_ns() + kept.pause_ns)
         elif kept.has_ended and not self._has_writer(kept):
             self._look_later(kept, self._clock.monotonic_ns())
@@ -318,8 +318,8 @@ class Upkeep:
         if limit is not None and is_over and (is_complete or not self._can_punch):
             self._compactor.put(kept.output.path, limit)
         # It is complete, but may have grown since its size was looked at.
-        elif is_complete and kept.output.drops_empty and not kept.output.path.lstat().st_size:
-            kept.output.path.unlink()
+        elif is_complete and kept.output.drops_empty and not os.lstat(kept.output.path).st_size:
+            os.unlink(kept.output.path)
         self._forget(kept)
 
     def _forget(self, kept: Kept) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.clock import SystemClock
-from tests.support.daemon import Daemon, begun
+from tests.support.daemon import Daemon, begun, may_run
 
 NUMBER = 1000
 
@@ -73,15 +73,7 @@ ORPHANS = "\n".join(
 NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 
 
-def _may_unshare() -> bool:
-    try:
-        done = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False)
-    except FileNotFoundError:
-        return False
-    return done.returncode == 0
-
-
-@pytest.mark.skipif(not _may_unshare(), reason="may not make a pid namespace")
+@pytest.mark.skipif(not may_run(*NAMESPACE), reason="may not make a pid namespace")
 def test_process_1(daemon: Daemon) -> None:
     """As process 1, with children of nobody to reap, every good run succeeds; no zombie stays."""
     log = daemon.start(ORPHANS, under=NAMESPACE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from crond_py.runner.output import output_path
 from tests.e2e.test_idle import quiet_calls
 from tests.support.daemon import Daemon, Gate
+from tests.support.zoo import assert_small
 
 NEVER = 'schedule = "0 0 1 1 *"\nmissed = "skip"\n'
 MEGABYTE = 1 << 20
@@ -20,14 +20,6 @@ MEGABYTE = 1 << 20
 def taken(path: Path) -> int:
     """Return how much of the disk a file takes."""
     return path.stat().st_blocks * 512
-
-
-def peak_memory(pid: int) -> int:
-    """Return the most memory that a process has had, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 @pytest.mark.parametrize(
@@ -48,7 +40,7 @@ def test_floods_harm_nobody(daemon: Daemon, command: str, output: str) -> None:
     (flood,) = daemon.history("flood")
     assert flood["outcome"] == "succeeded"
     path = output_path(daemon.state, "flood", flood["run"], 1)
-    assert peak_memory(daemon.pid) < 64 * MEGABYTE
+    assert_small(daemon)
     daemon.stop()  # what is to be done is done before the end
     assert taken(path) < 3 * MEGABYTE
     shown = daemon.cli("logs", str(flood["run"]), "--tail", "2").stdout
@@ -63,7 +55,7 @@ def test_the_daemon_stays_small(daemon: Daemon) -> None:
     daemon.start(f'[jobs.flood]\n{NEVER}output = "stream"\ncommand = "seq 3000000"\n')
     daemon.cli("trigger", "flood", "--wait")
     daemon.log.wait("output", line="1000")
-    assert peak_memory(daemon.pid) < 64 * MEGABYTE
+    assert_small(daemon)
 
 
 def test_lines_go_into_the_log(daemon: Daemon) -> None:

@@ -17,6 +17,7 @@ from tests.support.daemon import (
     Daemon,
     assert_accounted,
     job_text,
+    may_run,
     processes_with,
 )
 
@@ -64,15 +65,7 @@ def test_every_shape_of_shell(daemon: Daemon, mark: str) -> None:
 NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 
 
-def _may_unshare() -> bool:
-    try:
-        done = subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False)
-    except FileNotFoundError:
-        return False
-    return done.returncode == 0
-
-
-@pytest.mark.skipif(not _may_unshare(), reason="may not make a pid namespace")
+@pytest.mark.skipif(not may_run(*NAMESPACE), reason="may not make a pid namespace")
 def test_exit_statuses_as_process_1(daemon: Daemon) -> None:
     """Of the kind of aptible/supercronic#171: no reaper takes a status away, good or bad.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -15,57 +13,17 @@ import pytest
 
 from tests.support.daemon import (
     PATIENCE_S,
-    PROGRAMS,
     Bell,
     Daemon,
-    Event,
     Gate,
     assert_accounted,
     begun,
     job_text,
 )
 from tests.support.daemon import processes_with as alive
-
-MOST_MEMORY_KIB = 64 * 1024
-"""What the daemon may ever have had in memory, whatever its jobs do."""
-
-# A good neighbour; being late is not at issue, being there is.
-TICK = """
-[jobs.tick]
-schedule = "* * * * * *"
-command = ["true"]
-overlap = "allow"
-missed = "all"
-"""
-
-
-def _animal(name: str, *lines: str, mark: str = "") -> str:
-    """Return a job that is one of the programs of ``programs/zoo.py``."""
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(PROGRAMS / "zoo.py"),
-        name,
-        *([mark] if mark else []),
-    ]
-    return "\n".join([f"[jobs.{name}]", f"command = {json.dumps(command)}", *lines, ""])
-
-
-def _most_memory_kib(pid: int) -> int:
-    """Return the most memory that a process has ever had; see proc(5)."""
-    status = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
-    (line,) = [line for line in status if line.startswith("VmHWM:")]
-    return int(line.split()[1])
-
-
-def _assert_small(daemon: Daemon) -> None:
-    assert _most_memory_kib(daemon.pid) < MOST_MEMORY_KIB
-
+from tests.support.zoo import CLINGING, TICK, animal_text, assert_small
 
 # --- ended before their end ----------------------------------------------------------------------
-
-CLINGING = ["setsid", "double_fork", "without_a_name", "deaf", "herd", "stopped"]
 
 
 @pytest.mark.parametrize("animal", CLINGING)
@@ -73,21 +31,21 @@ def test_timeout(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """When a run has timed out, nothing of it is left, wherever it has hidden (P6)."""
     # It must have hidden by then, on a busy machine too.
     lines = ("startup = true", 'timeout = "8s"', 'kill_after = "300ms"')
-    log = daemon.start(_animal(animal, *lines, mark=mark))
+    log = daemon.start(animal_text(animal, *lines, mark=mark))
     assert bell.wait() == "here"
     assert alive(mark)
     log.wait("run timed out", job=animal)
     assert alive(mark) == []
     (row,) = daemon.history()
     assert (row["outcome"], row["reason"]) == ("timed_out", "timed out after 8s")
-    _assert_small(daemon)
+    assert_small(daemon)
 
 
 @pytest.mark.parametrize("animal", CLINGING)
 def test_cancel(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """When cancel says that all processes have ended, they have (P6)."""
     lines = ('schedule = "@yearly"', 'kill_after = "300ms"')
-    daemon.start(_animal(animal, *lines, mark=mark))
+    daemon.start(animal_text(animal, *lines, mark=mark))
     run = daemon.cli("trigger", animal).stdout.strip()
     assert bell.wait() == "here"
     assert alive(mark)
@@ -100,7 +58,7 @@ def test_cancel(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
 def test_stop(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """A daemon that was told to end its jobs leaves nothing of them behind (P6, P1)."""
     lines = ("startup = true", 'kill_after = "300ms"')
-    daemon.start(_animal(animal, *lines, mark=mark))
+    daemon.start(animal_text(animal, *lines, mark=mark))
     assert bell.wait() == "here"
     daemon.cli("stop", "--now")
     assert daemon.wait_exit() == 0
@@ -112,7 +70,7 @@ def test_stop(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
 def test_timeout_after_a_crash(daemon: Daemon, bell: Bell, mark: str, animal: str) -> None:
     """A daemon that did not start the tree ends it all the same (P5, P6)."""
     lines = ('startup = "boot"', 'timeout = "2s"', 'kill_after = "300ms"')
-    job = _animal(animal, *lines, mark=mark)
+    job = animal_text(animal, *lines, mark=mark)
     # However long the first one takes to be killed, it is not the one that ends the run.
     daemon.start(job.replace('timeout = "2s"', 'timeout = "1h"'))
     assert bell.wait() == "here"
@@ -172,7 +130,7 @@ def test_what_ends_by_itself(daemon: Daemon) -> None:
 
 def test_group_is_ended(daemon: Daemon, mark: str) -> None:
     """A job that ends its own process group ends nobody else's, the daemon included."""
-    log = daemon.start(_animal("kills_its_group", 'every = "1s"', mark=mark) + TICK)
+    log = daemon.start(animal_text("kills_its_group", 'every = "1s"', mark=mark) + TICK)
     failed = log.wait("run failed", job="kills_its_group", count=2)
     assert failed["reason"].startswith("ended by signal 9")
     log.wait("run succeeded", job="tick", count=2)
@@ -181,15 +139,15 @@ def test_group_is_ended(daemon: Daemon, mark: str) -> None:
     assert {row["outcome"] for row in begun(daemon.history("tick"))} == {"succeeded"}
 
 
-def test_grandchild_holds_the_output(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+def test_grandchild_holds_the_output(daemon: Daemon, bell: Bell, gate: Gate, mark: str) -> None:
     """A run ends with its command; what it left behind can still write, and stops nothing (P4)."""
-    daemon.start(_animal("leaves_a_writer", 'schedule = "@yearly"', mark="1"))
+    daemon.start(animal_text("leaves_a_writer", 'schedule = "@yearly"', mark=mark))
     said = daemon.cli("trigger", "leaves_a_writer", "--wait").stdout
     assert " succeeded after " in said
     assert bell.wait() == "here"
     output = _output(daemon, "leaves_a_writer")
     assert output.read_text() == "first words\n"
-    (writer,) = [pid for pid in alive("late words") if os.getpgid(pid) != os.getpgrp()]
+    (writer,) = alive(f"echo {mark}")
     pidfd = os.pidfd_open(writer)
     gate.open()
     poll = select.poll()
@@ -208,7 +166,7 @@ def _output(daemon: Daemon, job: str) -> Path:
 
 def test_ugly_output(daemon: Daemon) -> None:
     """What is no text is stored byte for byte, and shown so that no terminal obeys it (P9)."""
-    daemon.start(_animal("ugly", 'schedule = "@yearly"'))
+    daemon.start(animal_text("ugly", 'schedule = "@yearly"'))
     daemon.cli("trigger", "ugly", "--wait")
     stored = _output(daemon, "ugly").read_bytes()
     assert (
@@ -222,7 +180,7 @@ def test_ugly_output(daemon: Daemon) -> None:
 
 def test_herd_is_left(daemon: Daemon, bell: Bell, mark: str) -> None:
     """What a command leaves behind is left alone, and the history says so (P1)."""
-    daemon.start(_animal("leaves_a_herd", 'schedule = "@yearly"', mark=mark))
+    daemon.start(animal_text("leaves_a_herd", 'schedule = "@yearly"', mark=mark))
     said = daemon.cli("trigger", "leaves_a_herd", "--wait").stdout
     assert " succeeded after " in said
     assert bell.wait() == "here"
@@ -240,7 +198,7 @@ def test_herd_is_left(daemon: Daemon, bell: Bell, mark: str) -> None:
 def test_herd_is_ended(daemon: Daemon, bell: Bell, mark: str, kills: str) -> None:
     """With ``leftovers = "kill"`` nothing outlives the run, a crash of the daemon or not (P6)."""
     lines = ('schedule = "@yearly"', 'leftovers = "kill"', 'kill_after = "300ms"')
-    log = daemon.start(_animal("leaves_a_herd", *lines, mark=mark))
+    log = daemon.start(animal_text("leaves_a_herd", *lines, mark=mark))
     run = int(daemon.cli("trigger", "leaves_a_herd").stdout)
     assert bell.wait() == "here"
     if kills:
@@ -310,10 +268,10 @@ def test_loud(daemon: Daemon, animal: str) -> None:
     The beginning and the end of what was printed are kept, within the limit, and a line between
     them says how much was left out. The neighbour has its run for each second.
     """
-    log = daemon.start(_animal(animal, "startup = true", 'output_limit = "1M"') + TICK)
+    log = daemon.start(animal_text(animal, "startup = true", 'output_limit = "1M"') + TICK)
     log.wait("run succeeded", job=animal)
     log.wait("run succeeded", job="tick", count=2)
-    _assert_small(daemon)
+    assert_small(daemon)
     daemon.stop()
     rows = daemon.history("tick")
     assert_accounted(rows, timedelta(seconds=1))
@@ -325,31 +283,3 @@ def test_loud(daemon: Daemon, animal: str) -> None:
     assert kept.startswith(begin)
     assert kept.endswith(end)
     assert LIMIT // 2 < len(kept) <= LIMIT + ROOM
-
-
-def test_neighbour_of_all(daemon: Daemon, bell: Bell, mark: str) -> None:
-    """While the loud and the clinging ones go on, a job beside them runs for each second (P4)."""
-    by_hand = ('schedule = "@yearly"', 'kill_after = "300ms"')
-    clinging = "\n".join(_animal(animal, *by_hand, mark=mark) for animal in CLINGING)
-    loud = _animal("endless_lines", 'schedule = "@yearly"', 'output_limit = "100K"')
-    log = daemon.start(clinging + loud + TICK)
-    names = [*CLINGING, "endless_lines"]
-    for name in names:
-        daemon.cli("trigger", name)
-        assert bell.wait() == "here"
-    since = len(log.events)
-    log.wait("run succeeded", job="tick", count=4, since=since)
-    assert _active(daemon.status()) >= set(names)
-    _assert_small(daemon)
-    daemon.cli("stop", "--now")
-    assert daemon.wait_exit() == 0
-    assert alive(mark) == []
-    rows = daemon.history("tick")
-    assert_accounted(rows, timedelta(seconds=1))
-    assert {row["outcome"] for row in begun(rows)} <= {"succeeded", "cancelled"}
-    outcomes = {row["job"]: row["outcome"] for row in daemon.history() if row["job"] != "tick"}
-    assert outcomes == dict.fromkeys(names, "cancelled")
-
-
-def _active(status: Event) -> set[str]:
-    return {active["job"] for active in status["active"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crond_py.clock import SystemClock
+from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.launch import Launchpad, own_outputs
+from crond_py.model import Cause, Run, State
+from crond_py.ports import KeptOutputs
 from crond_py.printable import printable, printable_line
 from crond_py.runner.output import (
     open_output,
@@ -18,6 +24,7 @@ from crond_py.runner.output import (
     read_output,
     remove_outputs,
 )
+from crond_py.runner.quota import Quota
 from tests.process.conftest import Harness
 
 STATE = Path("/state")
@@ -283,3 +290,32 @@ def test_tells_what_cannot_be_removed(tmp_path: Path) -> None:
     assert remove_outputs([first, stuck, last]) == [f"cannot remove {stuck}: Is a directory"]
     assert not first.exists()
     assert not last.exists()
+
+
+def test_the_interpreter_remembers_nothing_of_a_run(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: no text that only one run has is interned: some Pythons never forget such a text."""
+    interned = []
+    intern = sys.intern
+
+    def note(text: str) -> str:
+        interned.append(text)
+        return intern(text)
+
+    monkeypatch.setattr(sys, "intern", note)
+    number, now = 7_654_321, SystemClock().now()
+    job = Job("job", StartupTrigger(), command="seq 10000", output_limit=4096)
+    run = Run(number, job.name, 0, now, Cause.SCHEDULE, State.RUNNING, now)
+    spec = Launchpad(harness.directory, harness.identity)(job, run, 1)
+    assert spec.output is not None
+    recorded = str(spec.output.path)
+    harness.runner.start(spec)
+    assert harness.ended(spec.key).exit.code == 0
+    harness.runner.close()  # it brings the file to its limit
+    assert os.stat(recorded).st_size < 5000  # noqa: PTH116 - a Path would remember it
+    Quota(harness.directory, lambda work: work()).note(
+        KeptOutputs(job.name, 1, frozenset(), number + 1)
+    )
+    assert remove_outputs(own_outputs(harness.directory, [recorded])) == []
+    assert not [text for text in interned if str(number) in text]

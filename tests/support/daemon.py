@@ -88,16 +88,18 @@ class EventLog:
         self, text: str | tuple[str, ...], *, count: int = 1, since: int = 0, **fields: object
     ) -> Event | None:
         """Return such an event, or None where the log ends without it."""
+        found: list[Event] = []
+        seen = since
 
-        def matching() -> list[Event]:
-            return [e for e in self.events[since:] if _matches(e, text, fields)]
+        def has_come() -> bool:
+            nonlocal seen
+            found.extend(e for e in self.events[seen:] if _matches(e, text, fields))
+            seen = max(seen, len(self.events))
+            return self._has_ended or len(found) >= count
 
         with self._changed:
-            has_come = self._changed.wait_for(
-                lambda: self._has_ended or len(matching()) >= count, timeout=PATIENCE_S
-            )
-            found = matching()
-        if not has_come:
+            is_over = self._changed.wait_for(has_come, timeout=PATIENCE_S)
+        if not is_over:
             message = f"no event {text!r} {fields} ({len(found)} of {count}) for {PATIENCE_S} s"
             raise AssertionError(f"{message}\n{self.text()}")
         return found[count - 1] if len(found) >= count else None
@@ -391,6 +393,15 @@ def processes_with(argument: str) -> list[int]:
             if wanted in (directory / "cmdline").read_bytes():
                 found.append(int(directory.name))
     return found
+
+
+def may_run(*under: str) -> bool:
+    """Whether a program can be run under another one, such as unshare(1)."""
+    try:
+        done = subprocess.run([*under, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
 
 
 def kill_session(pid: int) -> None:

@@ -19,7 +19,7 @@ STATE = Path("/here/state")
 def test_what_was_recorded_elsewhere_lies_here(job: str, then: str) -> None:
     """A state directory that was copied or moved has its outputs where it is now."""
     recorded = str(output_path(Path(then), job, 7, 2))
-    assert own_outputs(STATE, [recorded]) == [output_path(STATE, job, 7, 2)]
+    assert own_outputs(STATE, [recorded]) == [str(output_path(STATE, job, 7, 2))]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,8 @@ def test_what_was_recorded_elsewhere_lies_here(job: str, then: str) -> None:
         "/here/state/ledger.sqlite",
         "/here/state/output/backup",
         "/here/state/output/../1-1.log",
+        "/here/state/output/./1-1.log",
+        "/here/state/output/backup/1-1.log/",
         "/here/state/output/backup/..",
         "/here/state/output/backup/1-1.log.new",
     ],

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 MARK = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -15,9 +16,9 @@ SLEEP = ("sleep", MARK)
 """MARK is a number of seconds that nobody else sleeps for."""
 
 
-def _ring() -> None:
+def _ring(word: str = "here") -> None:
     with open("bell", "w") as bell:  # noqa: PTH123 - as short as can be
-        bell.write("here\n")
+        bell.write(f"{word}\n")
 
 
 def _fork_away(argv: tuple[str, ...], env: dict[str, str] | None = None) -> None:
@@ -103,8 +104,24 @@ def one_line() -> None:
         os.write(1, piece)
 
 
+def paced_lines() -> None:
+    """Print a hundred thousand lines a second for MARK seconds; tell how long it had to wait."""
+    begin, held_s = time.monotonic(), 0.0  # noqa: TID251 - a program of its own
+    for piece in range(100 * int(MARK)):
+        numbers = range(1000 * piece, 1000 * (piece + 1))
+        lines = b"".join(b"line %07d of very many\n" % number for number in numbers)
+        ahead_s = begin + piece / 100 - time.monotonic()  # noqa: TID251 - likewise
+        if ahead_s > 0:
+            time.sleep(ahead_s)  # noqa: TID251 - likewise
+        written_from = time.monotonic()  # noqa: TID251 - likewise
+        while lines:
+            lines = lines[os.write(1, lines) :]
+        held_s += time.monotonic() - written_from  # noqa: TID251 - likewise
+    _ring(f"{held_s:.6f}")
+
+
 def many_lines() -> None:
-    """Print a hundred thousand lines a second, for three seconds if nobody is slow."""
+    """Print three hundred thousand lines, as fast as can be."""
     piece = b"".join(b"line %05d of all that there are\n" % number for number in range(1000))
     for _ in range(300):
         os.write(1, piece)
@@ -136,7 +153,8 @@ ANIMALS: dict[str, Callable[[], None]] = {
     animal.__name__: animal
     for animal in (
         setsid, double_fork, without_a_name, deaf, herd, stopped, leaves_a_herd,
-        leaves_a_writer, kills_its_group, one_line, many_lines, endless_lines, closed_output, ugly,
+        leaves_a_writer, kills_its_group, one_line, many_lines, paced_lines, endless_lines,
+        closed_output, ugly,
     )
 }  # fmt: skip
 
