@@ -42,7 +42,8 @@ def why_dropped(state: JobState, due: datetime, now: datetime, host: str) -> str
         plan = plan_missed(_schedule(state, due, host), [(due - TICK, now)], rule, now)
     except Exception as error:  # noqa: BLE001 - the boundary of one job, which will be disabled
         return f"its schedule cannot be followed: {error}"
-    if plan is None or due <= state.cursor.baseline:
+    is_another = not state.is_task and due <= state.cursor.baseline
+    if plan is None or is_another:
         return WAS_CHANGED
     if due in plan.catch_up or plan.dropped is None:
         return ""

@@ -250,9 +250,11 @@ class Recoverer:
     def _go_on_waiting(self, state: JobState, active: ActiveRun, now: datetime) -> None:
         """Let a run have its turn that had not begun; one that was recalled is perhaps missed.
 
-        Not so one that a crash had cut short before: it is to be run again.
+        Not so one that a crash had cut short before: it is to be run again; nor one that follows
+        others, which is due when those have ended.
         """
-        if was_recalled(active.run) and active.attempt is None:
+        is_planned = active.run.cause is Cause.SCHEDULE and active.attempt is None
+        if is_planned and was_recalled(active.run):
             why = why_dropped(state, active.run.due, now, self._parts.host)
             if why:
                 state.queued.append(active)

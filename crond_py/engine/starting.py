@@ -54,7 +54,7 @@ class Starter:
         if not self._register.is_stopping or active.stage is not Stage.STARTING:
             return False
         due_ns = self._parts.timekeeper.deadline(active.run.due)
-        return active.run.cause is Cause.SCHEDULE and due_ns > self._register.stopping_ns
+        return active.run.cause in _TIMED and due_ns > self._register.stopping_ns
 
     def start(self, active: ActiveRun) -> None:
         """Begin an attempt of a run that waited, or let it wait for a slot."""
@@ -125,7 +125,7 @@ class Starter:
         """Start the process of an attempt that is in the ledger, at its instant if that comes."""
         due_ns = self._parts.timekeeper.deadline(active.run.due)
         remaining_ns = due_ns - self._parts.timekeeper.reading()
-        is_ahead = active.run.cause is Cause.SCHEDULE and 0 < remaining_ns <= to_ns(LONGEST_AHEAD)
+        is_ahead = active.run.cause in _TIMED and 0 < remaining_ns <= to_ns(LONGEST_AHEAD)
         if not self._launched:
             self._parts.outbox.after_these(self._hand_over)
         self._launched.append((active, due_ns if is_ahead else None))
@@ -280,4 +280,7 @@ class Starter:
 
 
 _TIMED = frozenset({Cause.SCHEDULE, Cause.UPSTREAM})
-"""Why a run exists that should start at an instant that is known, and can be late."""
+"""Why a run exists that should start at an instant that is known, and can be late.
+
+What it follows may have come to nothing before that: claimed ahead, and lost by a crash.
+"""

@@ -308,8 +308,9 @@ class Inspector:
                 if mine is not None and mine.state is not run.state:
                     text = f"it is {run.state} in the engine and {mine.state} in the ledger"
                     self._breach("P1", text, run.job, run.id)
-        for name, size in world.pools_in_force.items():
-            world.pool_sizes[name] = {size}
+        starting = {a.job.pool for a in known.values() if a.stage is Stage.STARTING}
+        for name in world.pools_in_force.keys() - starting:
+            world.pool_sizes[name] = {world.pools_in_force[name]}
         self._look_at_queues(open_runs.values())
         self._look_at_waiting(core)
         for promise, text, name in tasks.wrong_now(world):

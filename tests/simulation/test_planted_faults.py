@@ -267,7 +267,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         FakeProcesses,
         "adopt_rest",
         always(False),
-        "P1 P5",
+        "P1 P5 P6",
     ),
     "start before the claim": (Outbox, "flush", effects_first, "P1 P2"),
     "claims are not durable": (MemoryLedger, "write", never_durable, "P2"),

@@ -316,6 +316,34 @@ def test_a_head_ends_while_the_daemon_stops(machine_with: MachineWith) -> None:
     assert outcomes(world, "next") == ["succeeded"]
 
 
+def test_what_follows_starts_no_sooner_than_its_cycle(machine_with: MachineWith) -> None:
+    """P4: a head that was claimed ahead and is lost by a crash has its outcome too early."""
+    world = machine_with(HEAD, after("next", head="any"))
+    to_the_hour(world, -timedelta(milliseconds=8))
+    due = world.clock.now() + timedelta(milliseconds=8)
+    world.kill_daemon()
+    world.boot_daemon()
+    assert outcomes(world, "head") == ["lost"]
+    world.pass_time(SECOND)
+    assert [tree.started_at for tree in world.machine.trees] == [due]
+
+
+def test_what_follows_and_is_recalled_is_not_missed(machine_with: MachineWith) -> None:
+    """P1: whatever its policy on what is missed, it is due when what it follows has ended."""
+    follower = replace(after("next", head="any"), missed=Missed.SKIP)
+    world = machine_with(HEAD, follower)
+    to_the_hour(world, -timedelta(milliseconds=8))
+    world.kill_daemon()
+    world.boot_daemon()
+    assert outcomes(world, "next") == ["running"]
+    world.stop(None)
+    assert outcomes(world, "next") == ["queued"]
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert outcomes(world, "next") == ["succeeded"]
+
+
 def test_start_within_counts_from_when_it_could_start(machine_with: MachineWith) -> None:
     """A long head does not make what follows too late."""
     follower = replace(after("next", "head"), start_within=MINUTE)

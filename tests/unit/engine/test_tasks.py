@@ -18,6 +18,7 @@ from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
 
 SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 PLAIN = Job("plain", StartupTrigger(), "true")
 
 
@@ -200,6 +201,28 @@ def test_period_that_is_shorter_than_the_queue(world: World) -> None:
 
 
 # --- restarts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [(Missed.ONCE, "succeeded"), (Missed.ALL, "succeeded"), (Missed.SKIP, "missed")],
+)
+@pytest.mark.parametrize("every", [None, HOUR], ids=["once", "again and again"])
+def test_what_was_claimed_ahead_of_a_stop(
+    world: World, missed: Missed, expected: str, every: timedelta | None
+) -> None:
+    """P1, P2: it is not started any more, and was missed for the next daemon."""
+    job = replace(PLAIN, missed=missed)
+    submit(world, new_task(world, job, in_=10 * SECOND, every=every))
+    world.pass_time(10 * SECOND - SECOND / 200)
+    assert outcomes(world, "task:1") == ["running"]
+    world.stop(None)
+    assert outcomes(world, "task:1") == ["queued"]
+    world.pass_time(60 * SECOND)
+    world.boot_daemon()
+    world.pass_time(60 * SECOND)
+    assert outcomes(world, "task:1") == [expected]
+    assert len(world.machine.trees) == (expected == "succeeded")
 
 
 @pytest.mark.parametrize(
