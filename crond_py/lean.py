@@ -1,4 +1,4 @@
-"""Keeps small what the daemon's process takes: modules it does not use, and the C library's heap.
+"""Keeps small what the daemon takes: modules it does not use, texts, and the C library's heap.
 
 The modules below are imported by others of the standard library for what is never, or hardly ever,
 asked of them here: ``tokenize`` by ``linecache`` for the lines of a traceback, ``inspect`` by
@@ -18,7 +18,7 @@ import sys
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 PUT_OFF: Final = {
@@ -37,6 +37,8 @@ A class counts as a function where it is only called.
 """
 
 _M_ARENA_MAX: Final = -8  # malloc.h of the GNU C library
+_HEAP: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE of object.h
+_IMMUTABLE: Final = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
 _lock: Final = allocate_lock()
 
@@ -46,6 +48,24 @@ def put_off_modules() -> None:
     for name, functions in PUT_OFF.items():
         if name not in sys.modules:
             sys.modules[name] = _StandIn(name, functions)
+
+
+def forget_texts() -> None:
+    """Let go of what nobody asks a daemon for: texts of modules and classes, types of arguments.
+
+    What is loaded later keeps its own. The fields of classes keep their types: ``control.codec``
+    reads messages by them.
+    """
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType:
+            del thing.__annotations__
+        elif (type(thing) is ModuleType or _can_be_changed(thing)) and vars(thing).get("__doc__"):
+            thing.__doc__ = None
+
+
+def _can_be_changed(thing: object) -> bool:
+    """Tell whether something is a class whose attributes can be set."""
+    return isinstance(thing, type) and thing.__flags__ & (_HEAP | _IMMUTABLE) == _HEAP
 
 
 def keep_one_heap() -> None:

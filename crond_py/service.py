@@ -61,7 +61,7 @@ from crond_py.errors import CrontabError, PycronError
 from crond_py.inbox import SAME_REQUEST, Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
-from crond_py.lean import collecting_later, give_back_memory, keep_one_heap
+from crond_py.lean import collecting_later, forget_texts, give_back_memory, keep_one_heap
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.lock import StateLock, make_private_directory
 from crond_py.ledger.opening import open_ledger
@@ -493,4 +493,5 @@ def _nothing() -> None:
 
 
 if __name__ == "__main__":
+    forget_texts()
     sys.exit(main(sys.argv[1:]))

@@ -128,6 +128,20 @@ print(json.dumps(outcome))
     assert told(program) == [False, False, False, True]
 
 
+def test_what_a_daemon_is_not_asked_for_is_let_go_of() -> None:
+    """Texts and the types of arguments; what messages are read by is still there."""
+    program = """
+from crond_py import lean
+from crond_py.control import codec, protocol
+lean.forget_texts()
+texts = [crond_py.service.__doc__, crond_py.service.Service.__doc__]
+types = crond_py.service.Service.run.__annotations__
+sent = codec.to_json(protocol.Reloaded(added=("a",), removed=(), changed=(), unchanged=2))
+print(json.dumps([texts, types, codec.from_json(protocol.Reloaded, sent).added]))
+"""
+    assert told(program) == [[None, None], {}, ["a"]]
+
+
 def test_all_threads_share_one_heap() -> None:
     """A thread that allocates makes no arena of the C library (malloc_info tells how many)."""
     program = """
