@@ -37,8 +37,9 @@ pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
 
 STEPS = 25
 SEEDS = 500
+EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
-PARTS = 10
+PARTS = 7
 LONG_PARTS = 40
 REASONS = (
     "cancelled on request",
@@ -128,8 +129,11 @@ def _part(part: int, parts: int, first: int, number: int) -> range:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_histories_keep_the_promises(part: int) -> None:
-    """P1 to P6: no history of crashes, freezes, reloads, cancels and clock steps breaks one."""
-    for world in play_many(_part(part, PARTS, 0, SEEDS)):
+    """P1 to P6: no history of crashes, freezes, reloads, cancels and clock steps breaks one.
+
+    The first ones are those that also go everywhere (below).
+    """
+    for world in play_many(_part(part, PARTS, EVERYWHERE, SEEDS - EVERYWHERE)):
         assert not world.broken
 
 
@@ -143,8 +147,9 @@ def test_many_more_histories_keep_the_promises(part: int) -> None:
 
 
 def test_histories_go_everywhere() -> None:
-    """A hundred and fifty seeds reach every kind of crash, outcome, cause and way of going on."""
-    worlds = list(play_many(range(SEEDS, SEEDS + 150)))
+    """P1 to P6: nor do these, which reach every kind of crash, outcome, cause and way to go on."""
+    worlds = list(play_many(range(EVERYWHERE)))
+    assert not any(world.broken for world in worlds)
     crashes = sum((world.crashes for world in worlds), Counter())
     assert {where for _, where in crashes} >= set(CRASH_POINTS)
     for phase in ("recovering", "running", "stopping"):

@@ -144,11 +144,13 @@ def walk(
     cron = Cron(expression)
     held_back = {"first": 2, "second": 1, "both": None}[fold] if cron.is_fixed else None
     due: set[datetime] = set()
+    spans = [timedelta(seconds=second) for second in cron.seconds]
     for tick in ticks(zone, start - MINUTE, end):
-        if cron.is_fixed and gap == "run" and any(map(cron.is_meant, tick.skipped)):
+        is_made_up = tick.skipped and cron.is_fixed and gap == "run"
+        if is_made_up and any(map(cron.is_meant, tick.skipped)):
             due.add(tick.utc)
-        if tick.turn != held_back and cron.is_meant(tick.wall):
-            due.update(tick.utc + timedelta(seconds=second) for second in cron.seconds)
+        if tick.wall.minute in cron.minutes and tick.turn != held_back and cron.is_meant(tick.wall):
+            due.update([tick.utc + span for span in spans])
     return sorted(instant for instant in due if start < instant <= end)
 
 
