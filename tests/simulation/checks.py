@@ -592,6 +592,8 @@ def _is_over(inspector: Inspector, run: Run, attempt: Attempt, tree: Tree | None
         return
     if tree.leader.is_alive:
         yield "P1", f"is {attempt.outcome} while process {tree.leader.pid} runs"
+    elif run.outcome is None and any(each.stopping for each in run.attempts):
+        return  # what it has left is being ended, and the run is not over before that
     elif "left alone" in attempt.reason and not _was_stopped_in_this_life(inspector, tree):
         return  # it had ended by itself before anything was asked of it, and that is said
     elif attempt.outcome is Outcome.LOST and tree.key not in inspector.stopping:
