@@ -392,7 +392,8 @@ class Agenda:
         if state.schedule is None:
             return
         stretches = unaccounted(state.cursor, until)
-        known = sorted(active.run.due for active in [*state.active, *state.queued])
+        runs = [*state.active, *state.queued]
+        known = sorted(each.run.due for each in runs if each.run.era == state.cursor.era)
         plan, accounted = None, [due for due in known if state.cursor.accounted_until < due]
         with self._guarding(state):
             plan = plan_missed(state.schedule, _without(known, stretches), _DROPS_ALL, until)

@@ -10,7 +10,7 @@ import pytest
 from crond_py.crontab.model import AtTrigger, CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.ahead import AHEAD, FARTHEST_AHEAD
 from crond_py.engine.recovery import Recoverer
-from crond_py.model import Align, Cause, EveryMode, Missed, OnCrash, Outcome, Run
+from crond_py.model import Align, Cause, EveryMode, Missed, OnCrash, Outcome, Overlap, Run
 from crond_py.ports import RunQuery
 from crond_py.schedule import spread
 from tests.simulation.fakes import Behaviour
@@ -144,6 +144,23 @@ def test_what_was_claimed_ahead_does_not_come_again(mode: EveryMode, lead: timed
     assert dues(world) == [due]
     world.pass_time(MINUTE)
     assert {run.era for run in rows(world)} == {0}
+
+
+def test_what_waits_from_a_time_before_accounts_for_nothing_in_another() -> None:
+    """P1: runs that were due at the readings that come again are another era's."""
+    world = world_of(QUARTERS, overlap=Overlap.QUEUE, missed=Missed.SKIP)
+    world.machine.behaviours["a"] = Behaviour(lasts=(20 * HOUR,))
+    world.pass_time(50 * MINUTE)
+    world.set_clock(-8 * HOUR)
+    world.pass_time(SECOND)
+    began = world.clock.now()
+    world.kill_daemon(power_cut=True)
+    world.pass_time(9 * HOUR)
+    world.boot_daemon()
+    assert [run.era for run in rows(world) if run.outcome is not Outcome.MISSED] == [0, 0, 0]
+    missed = [run for run in rows(world) if run.outcome is Outcome.MISSED]
+    assert {run.era for run in missed} == {1}
+    assert sum(run.count for run in missed) == (world.clock.now() - began) // (15 * MINUTE)
 
 
 @pytest.mark.parametrize("meanwhile", [QUARTERS, EveryTrigger(HOUR), AtTrigger(BEGIN + 9 * HOUR)])
