@@ -16,7 +16,7 @@ from crond_py.cli.records import late_by, run_record, standing, took
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, parse_instant, span_text, system_zone
 from crond_py.clock import SystemClock
-from crond_py.errors import UsageError
+from crond_py.errors import UnknownNameError, UsageError
 from crond_py.model import Outcome, Run
 from crond_py.ports import RunQuery
 
@@ -89,7 +89,12 @@ def command(
         _show_one(one, as_json=as_json)
         return
     if job is not None and not runs:
-        check_known(job, places, crontab)
+        try:
+            check_known(job, places, crontab)
+        except UnknownNameError:
+            if not is_number:
+                raise
+            raise UnknownNameError(f"there is no run {job}, nor a job of that name") from None
     if as_json:
         say.out_json([run_record(run) for run in runs])
     elif runs:

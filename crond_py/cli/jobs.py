@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from crond_py.crontab import fingerprint, load_crontab
 from crond_py.crontab.model import AtTrigger, Job
 from crond_py.dataclass import dataclass
 from crond_py.errors import DaemonNotRunningError, LedgerError
-from crond_py.model import Cursor, Run
+from crond_py.model import Cursor, Run, State
 from crond_py.places import Places
 from crond_py.policy import next_unaccounted
 from crond_py.timetable import first_baseline, schedule_of
@@ -131,7 +132,7 @@ def _table(listed: JobList) -> Table:
             relative_text(job.next_due, listed.now).removeprefix("in ") if job.next_due else "",
             span_text(job.lag.p50) if job.lag else "",
             standing(job.last) if job.last else "-",
-            _doing(job),
+            doing(job),
         )
     return table
 
@@ -143,6 +144,15 @@ def _next_text(job: JobView, now: datetime) -> Cell:
     return Cell(local_text(job.next_due, zone), brief_text(job.next_due, now, zone))
 
 
-def _doing(job: JobView) -> str:
-    state = job_state(job)
-    return state if len(job.active) < 2 else f"{state} ({len(job.active)})"  # noqa: PLR2004 - plural
+def doing(job: JobView) -> str:
+    """Return the states of the job's runs, each with how many there are of it if these are several.
+
+    What runs comes first.
+    """
+    numbers = Counter(run.state for run in job.active)
+    said = (
+        f"{state} ({numbers[state]})" if numbers[state] > 1 else state
+        for state in (State.RUNNING, State.WAITING_RETRY, State.QUEUED)
+        if numbers[state]
+    )
+    return ", ".join(said) or job_state(job)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -21,6 +22,8 @@ from crond_py.printable import printable
 from crond_py.runner.output import output_path, read_output, read_output_bytes
 
 EXAMPLES = ("pycron logs backup", "pycron logs 4711 --tail 20", "pycron logs backup -f")
+
+_Piece = TypeVar("_Piece", str, bytes)
 
 _NEWEST = 100
 """How many runs of a task are looked through for one that was started."""
@@ -122,20 +125,28 @@ def _show(path: Path, tail: int | None, *, is_raw: bool) -> bool:
     """Write one attempt's output, and a newline where it lacks one; False if there is no file."""
     try:
         if is_raw:
-            for piece in read_output_bytes(path, tail_lines=tail):
+            for piece in _reading(path, read_output_bytes(path, tail_lines=tail)):
                 say.write_bytes(piece)
             return True
         last = "\n"
-        for text in read_output(path, tail_lines=tail):
+        for text in _reading(path, read_output(path, tail_lines=tail)):
             say.write(printable(text))
             last = text[-1]
         if last != "\n":
             say.write("\n")
     except FileNotFoundError:
         return False
+    return True
+
+
+def _reading(path: Path, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Yield what is read of a file, the faults of which are not those of writing it elsewhere."""
+    try:
+        yield from pieces
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise PycronError(f"{path} cannot be read: {error.strerror}") from None
-    return True
 
 
 def _why_no_file(run: Run, attempt: Attempt | None) -> str:

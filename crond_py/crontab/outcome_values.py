@@ -19,7 +19,9 @@ class ExitCodes(Kind):
 
     def read(self, value: object) -> frozenset[int]:
         """Return the statuses."""
-        if not isinstance(value, list) or not value:
+        if value == []:
+            raise Refused("is an empty array", "leave it out for [0], which is the default")
+        if not isinstance(value, list):
             hint = f"write [{quoted(value)}]" if is_short(value) else ""
             raise not_the("an array of exit statuses, such as [0]", value, hint)
         problems = [

@@ -202,10 +202,11 @@ def _tell_gap(gap: Gap, path: Path) -> str:
         extra=fields(file=str(path), until=gap.until, last_run=gap.last_id),
     )
     return (
-        f"the ledger {path} had lost its newest records when pycron started (its -wal file was "
-        "damaged or deleted, or an old copy put in its place): what was due before "
-        f"{gap.until.isoformat(timespec='seconds')} and is not known is entered as lost, and "
-        "not run again; tasks that were handed in last may be gone: hand them in again"
+        f"the ledger {path} had lost its newest records when pycron started (it or its -wal file "
+        "was damaged or deleted, or an old copy put in its place): what was due before "
+        f"{gap.until.isoformat(timespec='seconds')} and is not known is not run again, and entered "
+        "as lost since the last that is known of its job; retries that waited, and tasks that were "
+        "handed in last, may be gone: hand them in again"
     )
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from crond_py.cli.jobs import doing
+from crond_py.control.protocol import JobView
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun
@@ -231,6 +236,7 @@ def test_history_on_a_wide_terminal(env: dict[str, str]) -> None:
 def test_history_of_a_job_that_is_none(env: dict[str, str]) -> None:
     """A name that neither ledger nor crontab knows is an error; one without runs is not."""
     assert "did you mean 'backup'?" in pycron("history", "bakup", env=env, check=2).stderr
+    assert "there is no run 999, nor a job" in pycron("history", "999", env=env, check=2).stderr
     done = pycron("history", "off", env=env)
     assert (done.stdout, done.stderr) == ("", "pycron: no runs\n")
     assert pycron("history", "off", "--json", env=env).stdout == "[]\n"
@@ -292,6 +298,26 @@ def test_raw_logs_are_the_bytes(env: dict[str, str], tmp_path: Path) -> None:
     lines = [*PYCRON, "logs", "1", "--raw", "--tail", "1"]
     raw = subprocess.run(lines, env=env, capture_output=True, check=True)
     assert raw.stdout == data[data.rindex(b"\n") + 1 :]
+
+
+@pytest.mark.parametrize("options", [[], ["--raw"]])
+def test_what_cannot_be_shown_is_no_fault_of_the_output(
+    env: dict[str, str], tmp_path: Path, options: list[str]
+) -> None:
+    """``pycron logs big | head`` ends quietly; a full disk is told as that of standard output."""
+    write_output(tmp_path / "state", "backup", 1, 1, b"line\n" * 100_000)
+    command = shlex.join([*PYCRON, "logs", "1", *options])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} | head -n 1"], env=env, capture_output=True, check=False, text=True
+    )
+    assert (done.stdout, done.stderr) == ("line\n", "")
+    with Path("/dev/full").open("wb") as full:
+        failed = subprocess.run(
+            [*PYCRON, "logs", "1", *options], env=env, stdout=full, stderr=subprocess.PIPE,
+            check=False, text=True,
+        )  # fmt: skip
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("pycron: output: No space left on device")
 
 
 def test_logs_of_what_never_ran_or_is_gone(env: dict[str, str], tmp_path: Path) -> None:
@@ -379,6 +405,13 @@ def test_list_without_a_daemon(env: dict[str, str]) -> None:
     assert [run["run"] for run in found["report"]["active"]] == [5]
     assert (found["off"]["state"], found["off"]["next_due"]) == ("disabled", None)
     assert found["new"]["last"] is None
+
+
+def test_what_a_job_is_doing_is_told_by_state() -> None:
+    """What waits is not told as running, however many runs of each kind there are."""
+    states = [State.QUEUED, State.RUNNING, State.QUEUED]
+    job = SimpleNamespace(active=[SimpleNamespace(state=state) for state in states], enabled=True)
+    assert doing(cast(JobView, job)) == "running, queued (2)"
 
 
 def test_list_on_a_narrow_terminal(env: dict[str, str]) -> None:

@@ -22,8 +22,8 @@ A_MINUTE = 60 * 50
 LATER_KIB = 1024
 """By how much memory may at any time be more than in the first minute: what happens to meet."""
 
-STEADY_KIB = 256
-"""By how much it may be more in the second half of the rest; a leak of 20 bytes a start is."""
+STEADY_KIB = 1024
+"""By how much it may be more in the second half of the rest; a leak of 80 bytes a start is."""
 
 PER_CHILD_KIB = 8
 """What a process takes that lives; where the machine is slow, more of them do at a time."""
