@@ -411,7 +411,7 @@ def test_what_a_job_is_doing_is_told_by_state() -> None:
     """What waits is not told as running, however many runs of each kind there are."""
     states = [State.QUEUED, State.RUNNING, State.QUEUED]
     job = SimpleNamespace(active=[SimpleNamespace(state=state) for state in states], enabled=True)
-    assert doing(cast(JobView, job)) == "running, queued (2)"
+    assert doing(cast("JobView", job)) == "running, queued (2)"
 
 
 def test_list_on_a_narrow_terminal(env: dict[str, str]) -> None:
