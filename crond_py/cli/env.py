@@ -79,12 +79,12 @@ def _find_fault(spec: ProcessSpec, setting: Setting) -> str:
 def _remarks(spec: ProcessSpec, setting: Setting) -> list[tuple[str, str]]:
     """Return what else is set up, for people; what is as the daemon has it is left out."""
     account = setting.account
-    groups = " ".join(map(str, account.groups))
+    groups = f", groups {' '.join(map(str, account.groups))}" if account.groups else ""
     limits = _limits(spec.limits)
     remarks = [
         ("command", spec.argv[2] if _is_for_shell(spec) else " ".join(spec.argv)),
         ("shell", spec.shell if _is_for_shell(spec) else ""),
-        ("user", f"{account.name} (uid {account.uid}, gid {account.gid}, groups {groups})"),
+        ("user", f"{account.name} (uid {account.uid}, gid {account.gid}{groups})"),
         ("cwd", setting.cwd),
         ("umask", f"{spec.umask:03o}"),
         ("nice", "" if spec.nice is None else str(spec.nice)),

@@ -88,7 +88,10 @@ class _Foreground:
             case StartFailed():
                 raise CannotStartError(event.reason)
             case LeftOver():
-                self._stop(f"{event.count} processes outlive the command and are ended")
+                what = (
+                    "1 process outlives" if event.count == 1 else f"{event.count} processes outlive"
+                )
+                self._stop(f"{what} the command, to be ended")
             case Ended():
                 return self._status_of(event)
             case _Timeout() if not self._stops and self._job.timeout is not None:

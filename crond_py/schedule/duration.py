@@ -43,7 +43,7 @@ def parse_duration(text: str) -> timedelta:
     while rest:
         part = _PART.match(rest)
         if part is None:
-            _refuse(text, _why(rest))
+            _refuse(text, _why(rest, text.strip(" ")))
         whole, decimals, unit = part.groups()
         if unit not in units:
             known = unit in _UNITS
@@ -84,12 +84,14 @@ def _unit(unit: str) -> str:
     return f"has the unit {shown(unit)}, which is not one of {', '.join(_UNITS)}"
 
 
-def _why(rest: str) -> str:
-    """Say what is wrong where the text stops making sense."""
+def _why(rest: str, text: str) -> str:
+    """Say what is wrong with the text where it stops making sense: at its rest."""
     if rest[0] in "+-":
         return "has a sign; a length of time has none"
     if re.fullmatch(r"[0-9.]+ *", rest):
         return f"has the number {shown(rest)} without a unit"
+    if rest == text:
+        return 'is not a length of time, such as "90s" or "1h30m"'
     return f"makes no sense from {shown(rest)} on"
 
 

@@ -370,7 +370,7 @@ def test_leftovers_are_treated_as_in_a_run(tmp_path: Path, number: str) -> None:
     command = f"setsid sleep {number} >/dev/null 2>&1 & exit 3"
     env = crontab(tmp_path, f'job]\ncommand = "{command}"\nleftovers = "kill"')
     done = pycron("exec", "job", env=env, check=3)
-    assert "outlive the command" in done.stderr
+    assert "1 process outlives the command" in done.stderr
     assert processes_with(number) == []
 
 
