@@ -15,8 +15,8 @@ import pytest
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Ended, ProcessSpec, Started
 from crond_py.runner import ender as ender_module
-from crond_py.runner.adoption import headless
 from crond_py.runner import pidfds, proctree
+from crond_py.runner.adoption import headless
 from crond_py.runner.child import Child
 from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
