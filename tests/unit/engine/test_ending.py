@@ -257,6 +257,28 @@ def test_a_start_that_hangs_does_not_hold_up_a_stop(machine_with: MachineWith) -
     assert came == ["stopped"]
 
 
+def test_what_is_left_and_does_not_end_does_not_hold_up_a_stop(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P6: whoever stops waits for that as for a start, and the next daemon goes on with it."""
+    world = _waiting(machine_with, LEAVES)
+    assert world.daemon is not None
+    # The user database hangs, say, so nobody can look for it.
+    monkeypatch.setattr(world.daemon.processes, "end_rest", lambda _spec, *, force: None)
+    ask(world, "cancel")
+    came = ask(world, "stop")
+    world.pass_time(25 * SECOND)
+    assert not came
+    world.pass_time(5 * SECOND + RETRIED.kill_after + 6 * SECOND)
+    assert came == ["stopped"]
+    assert outcomes(world) == ["running"]
+    world.kill_daemon()
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert outcomes(world)[0] == "cancelled"
+    assert not is_alive(world)
+
+
 def test_a_start_is_told_of_its_cancel(
     machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
