@@ -447,7 +447,8 @@ class Ended:
     """The process has ended, and after ``stop`` also every descendant that was found.
 
     ``note`` says, for people, what of its tree is left: descendants that are left alone, or that
-    could not be ended. It is empty where nothing is. ``has_left``: it is of the first kind.
+    could not be ended. It is empty where nothing is. ``has_left``: something may be left, of this
+    attempt or of an earlier one, that no ``stop`` has reached.
     """
 
     key: AttemptKey

@@ -217,13 +217,19 @@ class Core:
         """Return the runs that a stop waits for: all that have a process but are not to be left.
 
         What is just being started is waited for: it can be left once it is there. A start that
-        hangs (a dead disk) is in the end given up, and settled by the next daemon.
+        hangs (a dead disk) is in the end given up, and settled by the next daemon; so is what runs
+        no more but has left what cannot be ended, or looked for.
         """
+        is_given_up = self._are_starts_given_up
         return [
             active
             for active in self._register.runs.values()
-            if (active.stage is Stage.STARTING and not self._are_starts_given_up)
-            or (active.stage is Stage.RUNNING and not active.is_to_be_left)
+            if (active.stage is Stage.STARTING and not is_given_up)
+            or (
+                active.stage is Stage.RUNNING
+                and not active.is_to_be_left
+                and not (active.has_rest and is_given_up)
+            )
         ]
 
     # --- events ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from crond_py.errors import CannotStartError
@@ -77,11 +78,18 @@ def users_with(uid: int | None) -> frozenset[int] | None:
     return None if uid is None else proctree.trusted_users() | {uid}
 
 
-def find_uid(spec: ProcessSpec) -> int | None:
-    """Return the user that a spec names, None where nobody knows that user at the moment.
+def names_user(spec: ProcessSpec) -> bool:
+    """Return whether only the user database knows whose a spec's processes are."""
+    return spec.user is not None
 
-    It asks the user database, which may be slow.
+
+def find_uid(spec: ProcessSpec) -> int | None:
+    """Return whose a spec's processes are, None where nobody knows that at the moment.
+
+    Where it names a user that asks the user database, which may be slow.
     """
+    if not names_user(spec):
+        return os.geteuid()
     try:
         return find_account(spec.user).uid
     except CannotStartError:

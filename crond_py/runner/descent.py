@@ -112,6 +112,6 @@ def _was_begun_by(snapshot: Snapshot, session: int, members: set[int]) -> bool:
     leader = snapshot.processes.get(session)
     if leader is not None and not leader.is_zombie:
         return session in members
-    others = [p for p in snapshot.processes.values() if p.session == session and not p.is_zombie]
+    others = snapshot.session(session)
     oldest = min(process.start_ticks for process in others)
     return any(p.pid in members for p in others if p.start_ticks == oldest)

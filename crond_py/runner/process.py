@@ -101,7 +101,7 @@ class ProcessRunner:
         self._keeper = Keeper(clock, sinks)
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
-        self._rests = Rests(self._supervisor, self._starters.put)
+        self._rests = Rests(self._supervisor, self._starters.put_rest)
         self._bursts = Bursts(
             self._supervisor,
             clock,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +104,7 @@ class Snapshot:
         self.processes = processes
         self.has_gaps = has_gaps
         self._marks: dict[int, Marks] = {}
+        self._sessions: dict[int, list[Process]] | None = None
 
     @classmethod
     def take(cls) -> Snapshot:
@@ -141,6 +143,15 @@ class Snapshot:
         wanted = list(pids)
         self._marks |= read_all_marks([pid for pid in wanted if pid not in self._marks])
         return {pid: self._marks[pid] for pid in wanted}
+
+    def session(self, number: int) -> list[Process]:
+        """Return the processes of a session that have not ended."""
+        if self._sessions is None:  # grouped once: there may be as many sessions as processes
+            self._sessions = defaultdict(list)
+            for process in self.processes.values():
+                if not process.is_zombie:
+                    self._sessions[process.session].append(process)
+        return self._sessions.get(number, [])
 
     def owner(self, pid: int) -> int | None:
         """Return the real user id of a process as it is now, None where it is gone."""

@@ -2,7 +2,8 @@
 
 A run that waits between two attempts has no process, but the earlier ones may have left some,
 which were let be when they ended and go by their marks from then on. Whose processes are believed
-to be of the run only the user database can say, so that is asked on a starter's thread.
+to be of the run of another user only the user database can say, so that is asked on a starter's
+thread; what needs no answer waits for no thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from crond_py.ports import AttemptKey, ProcessSpec
-from crond_py.runner.adoption import find_uid, headless, users_with
+from crond_py.runner.adoption import find_uid, headless, names_user, users_with
 from crond_py.runner.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ class Rests:
         with self._lock:
             if self._supervisor.stop(spec.key, number):
                 return
+            if not names_user(spec):
+                self._watch(spec, users_with(find_uid(spec)), number)
+                return
             is_new = spec.key not in self._wanted
             if self._wanted.get(spec.key) is not signal.SIGKILL:
                 self._wanted[spec.key] = number
@@ -50,12 +54,17 @@ class Rests:
         except Exception:  # the boundary of one run: its user's are not believed, ours are
             log.exception("whose processes are of run %s is not known", spec.tag)
             users = users_with(0)
-        child = headless(spec, users)
         with self._lock:
-            child.stop = self._wanted.pop(spec.key)
-            # None is known, so all have to be looked for.
-            self._supervisor.watch_rest(child, {}, is_short=True)
+            self._watch(spec, users, self._wanted.pop(spec.key))
         return True
+
+    def _watch(
+        self, spec: ProcessSpec, users: frozenset[int] | None, number: signal.Signals
+    ) -> None:
+        child = headless(spec, users)
+        child.stop = number
+        # None is known, so all have to be looked for.
+        self._supervisor.watch_rest(child, {}, is_short=True)
 
     def forget(self, spec: ProcessSpec) -> bool:
         """Leave to the next runner what was not begun; False if that was no rest."""

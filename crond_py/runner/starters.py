@@ -2,9 +2,11 @@
 
 A few of them take what is to be started, in order. A start hangs where a disk is dead; further
 starts of its job are put aside until it comes back, so that a job that is due each second takes
-one thread and not all. When all threads are held up and something waits for longer than
-``PATIENCE_NS``, one more is added, up to ``MOST``. What was added leaves when its work is done.
-With nothing to do all of them sleep without a time limit.
+one thread and not all. What ends the rest of a run is taken by them as well: it hangs where the
+user database does, so it is put aside for others of the same user, and for no start. When all
+threads are held up and something waits for longer than ``PATIENCE_NS``, one more is added, up to
+``MOST``. What was added leaves when its work is done. With nothing to do all of them sleep without
+a time limit.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
+from typing import NamedTuple
 
 from crond_py.ports import AttemptKey, Clock, ProcessSpec
 from crond_py.vital import VitalThread
@@ -23,6 +27,14 @@ HANGS_AFTER_NS = 250_000_000
 """A start that takes longer than this is taken to hang, as to other starts of its job."""
 
 MOST = 64
+
+
+class _Entry(NamedTuple):
+    """What a thread is to begin; what is in the same ``line`` waits for it if it hangs."""
+
+    spec: ProcessSpec
+    line: str
+
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +49,10 @@ class Starters:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._held_up = threading.Condition(self._lock)
-        self._queue: deque[ProcessSpec] = deque()
-        # By job: when the starts that go on began, and what was put aside meanwhile.
+        self._queue: deque[_Entry] = deque()
+        # By line: when what goes on began, and what was put aside meanwhile.
         self._going_on: dict[str, list[int]] = {}
-        self._aside: dict[str, deque[ProcessSpec]] = {}
+        self._aside: dict[str, deque[_Entry]] = {}
         self._threads: set[threading.Thread] = set()
         self._number = 0
         self._idle = 0
@@ -59,9 +71,16 @@ class Starters:
 
     def put(self, *specs: ProcessSpec) -> None:
         """Have processes started, after all that were put before."""
+        self._put([_Entry(spec, _job_of(spec)) for spec in specs])
+
+    def put_rest(self, spec: ProcessSpec) -> None:
+        """Have begun what is no start: it is held up by what is of the same user alone."""
+        self._put([_Entry(spec, f"user {spec.user}")])
+
+    def _put(self, entries: list[_Entry]) -> None:
         with self._lock:
-            self._queue.extend(specs)
-            self._work.notify(len(specs))
+            self._queue.extend(entries)
+            self._work.notify(len(entries))
             if len(self._queue) > self._idle and not self._is_watched:
                 self._held_up.notify()
 
@@ -74,12 +93,12 @@ class Starters:
         """Take back those that no thread has taken yet, and return them."""
         wanted, found = set(keys), []
         with self._lock:
-            for specs in (self._queue, *self._aside.values()):
-                left = [spec for spec in specs if spec.key not in wanted]
-                if len(left) < len(specs):
-                    found += [spec.key for spec in specs if spec.key in wanted]
-                    specs.clear()
-                    specs.extend(left)
+            for entries in (self._queue, *self._aside.values()):
+                left = [entry for entry in entries if entry.spec.key not in wanted]
+                if len(left) < len(entries):
+                    found += [entry.spec.key for entry in entries if entry.spec.key in wanted]
+                    entries.clear()
+                    entries.extend(left)
         return found
 
     def close(self) -> list[ProcessSpec]:
@@ -89,7 +108,7 @@ class Starters:
         """
         with self._lock:
             self._closed = True
-            left = [*self._queue, *(spec for specs in self._aside.values() for spec in specs)]
+            left = [*self._queue, *chain.from_iterable(self._aside.values())]
             self._queue.clear()
             self._aside.clear()
             self._work.notify_all()
@@ -99,7 +118,7 @@ class Starters:
         for thread in threads:
             if thread is not None and thread is not threading.current_thread():
                 thread.join(max(0, deadline - self._clock.monotonic_ns()) / 1e9)
-        return left
+        return [entry.spec for entry in left]
 
     def _add_thread(self) -> None:
         """Add a thread; the caller holds the lock. Raises RuntimeError where none can be had."""
@@ -113,46 +132,45 @@ class Starters:
         # A child inherits the mask of the thread that starts it.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         while (taken := self._take()) is not None:
-            spec, begun_ns = taken
+            entry, begun_ns = taken
             try:
-                self._begin(spec)
+                self._begin(entry.spec)
             finally:
-                self._is_over(_job_of(spec), begun_ns)
+                self._is_over(entry.line, begun_ns)
 
-    def _take(self) -> tuple[ProcessSpec, int] | None:
-        """Wait for a spec, and note when it begins; None: this thread is not needed any more."""
+    def _take(self) -> tuple[_Entry, int] | None:
+        """Wait for work, and note when it begins; None: this thread is not needed any more."""
         with self._lock:
             self._idle += 1
-            while (spec := self._next()) is None and not self._closed and self._idle <= self._base:
+            while (entry := self._next()) is None and not self._closed and self._idle <= self._base:
                 self._work.wait()
             self._idle -= 1
-            if spec is None:
+            if entry is None:
                 self._threads.discard(threading.current_thread())
                 return None
             self._taken += 1
             begun_ns = self._clock.monotonic_ns()
-            self._going_on.setdefault(_job_of(spec), []).append(begun_ns)
-            return spec, begun_ns
+            self._going_on.setdefault(entry.line, []).append(begun_ns)
+            return entry, begun_ns
 
-    def _next(self) -> ProcessSpec | None:
-        """Return the next spec whose job has no start that hangs; put others aside."""
+    def _next(self) -> _Entry | None:
+        """Return the next in whose line nothing hangs; put others aside."""
         while self._queue:
-            spec = self._queue.popleft()
-            job = _job_of(spec)
-            begun = self._going_on.get(job)
+            entry = self._queue.popleft()
+            begun = self._going_on.get(entry.line)
             if not begun or self._clock.monotonic_ns() - min(begun) < HANGS_AFTER_NS:
-                return spec
-            self._aside.setdefault(job, deque()).append(spec)
+                return entry
+            self._aside.setdefault(entry.line, deque()).append(entry)
         return None
 
-    def _is_over(self, job: str, begun_ns: int) -> None:
+    def _is_over(self, line: str, begun_ns: int) -> None:
         """Note that a start is over; what was put aside for it can go on."""
         with self._lock:
-            begun = self._going_on[job]
+            begun = self._going_on[line]
             begun.remove(begun_ns)
             if not begun:
-                del self._going_on[job]
-            aside = self._aside.pop(job, None)
+                del self._going_on[line]
+            aside = self._aside.pop(line, None)
             if aside:
                 self._queue.extendleft(reversed(aside))
                 self._work.notify(len(aside))
@@ -186,5 +204,5 @@ class Starters:
 
 
 def _job_of(spec: ProcessSpec) -> str:
-    """Return whose starts wait for one another where one hangs."""
-    return spec.env.get("PYCRON_JOB", spec.tag)
+    """Return the line of a job's starts."""
+    return f"job {spec.env.get('PYCRON_JOB', spec.tag)}"

@@ -392,8 +392,10 @@ class Supervisor:
     def _tell_end(self, child: Child, note: str) -> None:
         end = self._try_to_take_exit(child)
         with self._lock:
-            del self._children[child.key]
-        has_left = bool(note) and child.stop is None
+            if self._children.get(child.key) is child:  # else a newer rest of the run is there
+                del self._children[child.key]
+        # What earlier attempts have left is looked for only where the end was asked for.
+        has_left = child.stop is None and (bool(note) or child.key.number > 1)
         self._report(Ended(child.key, end, self._clock.now(), note, has_left=has_left))
 
     def _try_to_take_exit(self, child: Child) -> Exit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import ValuesView
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,27 @@ def test_marks_count_by_whose_process_shows_them(
     snapshot = FakeSnapshot(LEADER, *shown, own, tags=tags)
     found = find_descendants(snapshot, ROOT._replace(users=users), {})
     assert [process.pid for process in found] == expected
+
+
+class _Counted(dict[int, Process]):
+    """Processes that count how often somebody goes through all of them."""
+
+    rounds = 0
+
+    def values(self) -> ValuesView[Process]:  # type: ignore[override]
+        self.rounds += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("number", [1, 200])
+def test_many_sessions_without_a_leader_cost_no_more_than_one(number: int) -> None:
+    """P4: however many of those a run has begun, the processes are gone through a few times."""
+    pids = range(1000, 1000 + number)
+    members = [_process(pid, 1, 50_000 + pid, 5001) for pid in pids]
+    snapshot = FakeSnapshot(LEADER, *members, tags=dict.fromkeys(pids, "k-1"))
+    counted = snapshot.processes = _Counted(snapshot.processes)
+    assert len(find_descendants(snapshot, ROOT, {})) == number
+    assert counted.rounds <= 3
 
 
 def test_there_is_no_such_process() -> None:

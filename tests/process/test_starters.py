@@ -37,10 +37,9 @@ class Bench:
 
     def put(self, job: str, number: int) -> AttemptKey:
         """Ask for a start."""
-        key = AttemptKey(number, 1)
-        spec = ProcessSpec(key, f"x-{number}", ("true",), {"PYCRON_JOB": job}, "/", 0o022, None)
+        spec = _spec(job, number)
         self.starters.put(spec)
-        return key
+        return spec.key
 
     def next(self) -> tuple[str, int]:
         """Return which start has begun next."""
@@ -51,6 +50,11 @@ class Bench:
         self.begun.put((job, spec.key.run_id))
         if job == "hangs":
             self.let_go.wait(PATIENCE_S)
+
+
+def _spec(job: str, number: int) -> ProcessSpec:
+    key = AttemptKey(number, 1)
+    return ProcessSpec(key, f"x-{number}", ("true",), {"PYCRON_JOB": job}, "/", 0o022, None)
 
 
 @pytest.fixture
@@ -84,6 +88,27 @@ def test_what_was_put_aside_goes_on_in_its_order(bench: Bench) -> None:
     bench.next()
     bench.let_go.set()
     assert sorted(bench.next() for _ in range(4)) == [("hangs", number) for number in range(2, 6)]
+
+
+def test_what_is_left_of_a_run_waits_for_no_start_of_its_job(bench: Bench) -> None:
+    """P6: that a start hangs is no reason to let live what earlier runs of the job have left."""
+    bench.put("hangs", 1)
+    assert bench.next() == ("hangs", 1)
+    bench.clock.ahead_ns += HANGS_AFTER_NS
+    bench.put("hangs", 2)
+    bench.starters.put_rest(_spec("hangs", 3))
+    assert bench.next() == ("hangs", 3)
+
+
+def test_what_is_left_holds_up_no_start(bench: Bench) -> None:
+    """P4: where whose it is cannot be asked, that takes one thread, and none from its job."""
+    for number in range(1, 200):
+        bench.starters.put_rest(_spec("hangs", number))
+        if number == 1:
+            assert bench.next() == ("hangs", 1)
+            bench.clock.ahead_ns += HANGS_AFTER_NS
+    bench.put("hangs", 1000)
+    assert bench.next() == ("hangs", 1000)
 
 
 def test_what_waits_can_be_taken_back(bench: Bench) -> None:

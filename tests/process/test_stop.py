@@ -9,17 +9,20 @@ import sys
 import threading
 import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Ended, ProcessSpec, Started
 from crond_py.runner import ender as ender_module
-from crond_py.runner import pidfds, proctree
+from crond_py.runner import pidfds, process, proctree, starters
+from crond_py.runner.adoption import headless
 from crond_py.runner.child import Child
 from crond_py.runner.descent import Root
 from crond_py.runner.ender import Ender
 from crond_py.runner.proctree import Process, Snapshot
+from crond_py.runner.spawn import Refused, Spawned
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 
 # Each says on $READY when it has come so far; the number is how many processes it has then.
@@ -425,6 +428,69 @@ def test_what_ended_by_itself_has_left_what_it_leaves(harness: Harness) -> None:
     key = _start(harness, "setsid sleep 998 & echo up >$READY; wait")
     harness.runner.stop(key, force=False)
     assert not harness.ended(key).has_left
+
+
+def test_what_ended_by_itself_says_nothing_of_earlier_attempts(harness: Harness) -> None:
+    """Who asked a little too late cannot take it that nothing of the whole run is left (P6)."""
+    first = harness.spec("setsid sleep 999 & exit 1")
+    harness.runner.start(first)
+    harness.ended(first.key)
+    env = {**first.env, "PYCRON_ATTEMPT": "2"}
+    second = replace(first, key=AttemptKey(first.key.run_id, 2), argv=("true",), env=env)
+    harness.runner.start(second)
+    ended = harness.ended(second.key)
+    assert (ended.note, ended.has_left) == ("", True)
+    harness.runner.end_rest(replace(second, key=AttemptKey(first.key.run_id, 3)), force=True)
+    assert not harness.ended(AttemptKey(first.key.run_id, 3)).has_left
+    assert harness.leftovers() == []
+
+
+def test_the_end_of_an_old_rest_takes_no_newer_one_along(harness: Harness) -> None:
+    """What is left is ended also where that is asked for while an earlier end is being told (P6).
+
+    Of the same attempt a rest may be over and not told of yet: the next one is another.
+    """
+    spec = harness.spec("true")
+    supervisor = harness.runner._supervisor
+    old, new = headless(spec, None), headless(spec, None)
+    assert supervisor.watch_rest(old, {}, is_short=False)
+    old.is_done = True
+    assert supervisor.watch_rest(new, {}, is_short=False)
+    supervisor._tell_end(old, "")
+    assert supervisor.stop(spec.key, signal.SIGKILL)
+    harness.ended(spec.key)
+    while len(harness.told(spec.key)) < 2:
+        os.sched_yield()
+
+
+def test_what_is_left_is_ended_while_a_start_of_its_job_hangs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: a disk that is dead for the next run is none for the end of what is left of the last."""
+    env = {"PYCRON_JOB": "job"}
+    first, next_ = harness.spec("setsid sleep 999 & exit 1", env=env), harness.spec("true", env=env)
+    hangs, may_go_on = threading.Event(), threading.Event()
+    spawn = process.spawn
+
+    def spawn_later(spec: ProcessSpec, **more: Any) -> Spawned | Refused:
+        if spec.key == next_.key:
+            hangs.set()
+            may_go_on.wait(PATIENCE_S)
+        return spawn(spec, **more)
+
+    monkeypatch.setattr(process, "spawn", spawn_later)
+    harness.runner.start(first)
+    harness.ended(first.key)
+    harness.runner.start(next_)
+    assert hangs.wait(PATIENCE_S)
+    monkeypatch.setattr(starters, "HANGS_AFTER_NS", 0)
+    rest = replace(first, key=AttemptKey(first.key.run_id, 2))
+    for spec in (rest, replace(rest, key=AttemptKey(first.key.run_id, 3), user=str(os.geteuid()))):
+        harness.runner.end_rest(spec, force=True)
+        assert harness.ended(spec.key).note == ""
+        assert harness.leftovers() == []
+    may_go_on.set()
+    harness.ended(next_.key)
 
 
 def test_where_attempts_have_left_nothing_that_is_told(harness: Harness) -> None:

@@ -513,7 +513,7 @@ class FakeProcesses:
         del self._mine[key]
         note = f"{left} descendants are left alone" if left else ""
         ended_at = at if watched.is_rest else tree.ended_at or at
-        has_left = bool(left) and not watched.is_stopped
+        has_left = not watched.is_stopped and (bool(left) or key.number > 1)
         self._report(Ended(key, exit_, ended_at, note, has_left=has_left))
 
     def _exit(self, watched: _Watched) -> Exit:

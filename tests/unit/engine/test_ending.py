@@ -194,6 +194,25 @@ def test_a_cancel_that_crosses_with_the_end_leaves_nothing(machine_with: Machine
     assert not is_alive(world)
 
 
+def test_a_cancel_that_crosses_leaves_nothing_of_earlier_attempts(
+    machine_with: MachineWith,
+) -> None:
+    """P6: the attempt that had just ended has left nothing, but the one before it has."""
+    world = _waiting(machine_with, LEAVES)
+    world.machine.behaviours["a"] = Behaviour(lasts=(MINUTE,), exits=(Exit(code=1),))
+    world.pass_time(20 * SECOND)
+    assert is_alive(world) == 2
+    last = world.machine.alive[-1]
+    world.machine._end(last, last.leader)
+    assert world.daemon is not None
+    world.daemon.processes.reap()  # it is told, and the engine has not heard of it
+    ask(world, "cancel")
+    world.pass_time(SECOND)
+    (run,) = rows(world)
+    assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
+    assert not is_alive(world)
+
+
 def test_a_restart_ends_what_earlier_attempts_have_left(machine_with: MachineWith) -> None:
     """P6: of a run that was being ended, also where its last attempt is gone."""
     world = _waiting(machine_with, LEAVES)
@@ -236,6 +255,28 @@ def test_a_start_that_hangs_does_not_hold_up_a_stop(machine_with: MachineWith) -
     assert not came
     world.pass_time(5 * SECOND + JOB.kill_after + 6 * SECOND)
     assert came == ["stopped"]
+
+
+def test_what_is_left_and_does_not_end_does_not_hold_up_a_stop(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P6: whoever stops waits for that as for a start, and the next daemon goes on with it."""
+    world = _waiting(machine_with, LEAVES)
+    assert world.daemon is not None
+    # The user database hangs, say, so nobody can look for it.
+    monkeypatch.setattr(world.daemon.processes, "end_rest", lambda _spec, *, force: None)
+    ask(world, "cancel")
+    came = ask(world, "stop")
+    world.pass_time(25 * SECOND)
+    assert not came
+    world.pass_time(5 * SECOND + RETRIED.kill_after + 6 * SECOND)
+    assert came == ["stopped"]
+    assert outcomes(world) == ["running"]
+    world.kill_daemon()
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert outcomes(world)[0] == "cancelled"
+    assert not is_alive(world)
 
 
 def test_a_start_is_told_of_its_cancel(
