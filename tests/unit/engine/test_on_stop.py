@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, Job
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger, Trigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import Missed, OnCrash, OnStop, Overlap, Retry
+from crond_py.model import EveryMode, Missed, OnCrash, OnStop, Overlap, Retry
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
@@ -235,6 +235,44 @@ def test_what_is_back_before_its_instant_starts_at_it(machine_with: MachineWith)
     world.boot_daemon()
     world.pass_time(SECOND)
     assert [tree.started_at for tree in world.machine.trees] == [due]
+
+
+DELAY = EveryTrigger(HOUR, EveryMode.FIXED_DELAY)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "other", "became"),
+    [
+        (JOB.trigger, None, "missed"),
+        (JOB.trigger, CronTrigger(("30 * * * *",)), "missed"),
+        (JOB.trigger, StartupTrigger(), "missed"),
+        (JOB.trigger, CronTrigger(("*/20 * * * *",)), "succeeded"),
+        (JOB.trigger, DELAY, "missed"),
+        (DELAY, None, "missed"),
+        (DELAY, EveryTrigger(2 * HOUR, EveryMode.FIXED_DELAY), "missed"),
+        (DELAY, DELAY, "succeeded"),
+    ],
+)
+def test_what_is_back_before_its_instant_with_another_crontab(
+    machine_with: MachineWith, trigger: Trigger, other: Trigger | None, became: str
+) -> None:
+    """P1, P2: what its job, as it is now, is not due at does not start; what it is, does once."""
+    job = replace(JOB, trigger=trigger)
+    world = machine_with(job)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 8 * MILLISECOND)
+    (run,) = rows(world)
+    stop(world)
+    world.drain()
+    world.kill_daemon()
+    changed = replace(job, enabled=False) if other is None else replace(job, trigger=other)
+    world.jobs = {"a": changed}
+    world.boot_daemon()
+    assert world.clock.now() < run.due
+    world.pass_time(2 * SECOND)
+    assert [str(each.outcome) for each in rows(world) if each.due == run.due] == [became]
+    started = [tree for tree in world.machine.trees if tree.spec.due == run.due]
+    assert len(started) == (became == "succeeded")
+    assert all(tree.started_at == run.due for tree in started)
 
 
 @pytest.mark.parametrize("change", ["disabled", "schedule", "removed"])
