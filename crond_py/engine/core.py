@@ -104,16 +104,18 @@ class Core:
             if name not in crontab.jobs:
                 cursors[name] = self._agenda.forget_stored(cursor)
                 self._retention.note_removed(name)
-        Recoverer(
+        recoverer = Recoverer(
             self._parts,
             self._register,
             self._attempts,
             self._admitter,
             self._stopper,
-        ).recover(open_runs, self._ledger, cursors)
-        now, gap = self._parts.timekeeper.now(), self._ledger.gap
-        for state in list(self._register.states.values()):
-            self._agenda.begin(state, now, gap)
+        )
+        with self._chains.collecting():
+            recoverer.recover(open_runs, self._ledger, cursors)
+            now, gap = self._parts.timekeeper.now(), self._ledger.gap
+            for state in list(self._register.states.values()):
+                self._agenda.begin(state, now, gap)
         for state in list(self._register.states.values()):
             self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
