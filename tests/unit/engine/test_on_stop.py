@@ -328,6 +328,80 @@ def test_what_cannot_be_recalled_any_more_starts(machine_with: MachineWith) -> N
     assert stopped == [True]
 
 
+def end_runs(world: World, reason: str = "pycron was told to stop at once") -> None:
+    """Have the daemon wait no longer."""
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.end_runs(reason))])
+
+
+@pytest.mark.parametrize("on_stop", OnStop)
+@pytest.mark.parametrize("limit", [None, timedelta(0)])
+@pytest.mark.parametrize("holds_starts", [False, True])
+def test_a_hurried_stop_leaves_what_was_claimed_ahead_to_the_next_daemon(
+    machine_with: MachineWith, on_stop: OnStop, limit: timedelta | None, *, holds_starts: bool
+) -> None:
+    """P1: whoever has the start, and though word of it comes after all is to be ended."""
+    world = machine_with(replace(JOB, on_stop=on_stop))
+    assert world.daemon is not None
+    world.daemon.processes.holds_starts = holds_starts
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    stopped = stop(world, limit)
+    if limit is None:
+        end_runs(world)
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    assert outcomes(world) == ["queued"]
+    world.kill_daemon()
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert outcomes(world) == ["succeeded"]
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_cancel_counts_beside_a_hurried_stop(
+    machine_with: MachineWith, *, is_before: bool
+) -> None:
+    """P6: what a person has cancelled is not left to the next daemon."""
+    world = machine_with(JOB)
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.daemon.processes.holds_starts = True
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    if is_before:
+        core.handle([Call(lambda: core.cancel_job("a"))])
+    stop(world)
+    end_runs(world)
+    if not is_before:
+        core.handle([Call(lambda: core.cancel_job("a"))])
+    world.pass_time(SECOND)
+    assert [(str(run.outcome), run.reason) for run in rows(world)] == [
+        ("cancelled", "cancelled on request")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("on_stop", "became"),
+    [(OnStop.WAIT, "cancelled"), (OnStop.TERMINATE, "cancelled"), (OnStop.LEAVE, "running")],
+)
+def test_what_starts_in_spite_of_a_hurried_stop(
+    machine_with: MachineWith, on_stop: OnStop, became: str
+) -> None:
+    """P6: it was too late to recall it, and it is ended as soon as it is there, unless left."""
+    world = machine_with(replace(JOB, on_stop=on_stop), lasts=HOUR)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    assert world.daemon is not None
+    world.daemon.processes.recall = lambda: None  # type: ignore[method-assign]
+    stopped = stop(world)
+    end_runs(world)
+    assert not stopped
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    assert outcomes(world) == [became]
+    assert is_alive(world) == (became == "running")
+
+
 def test_what_the_ledger_takes_late_is_not_started_either(machine_with: MachineWith) -> None:
     """P1: a claim of the moment before a stop, which the ledger has only taken since."""
     world = machine_with(JOB)
