@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from graphlib import TopologicalSorter
 
@@ -73,37 +74,58 @@ class Chains:
                 self._joins[name] = join
 
     def look_again(self) -> None:
-        """See to it that each open cycle waits for something that will come, also by now."""
+        """See to it that each open cycle waits for something that will come, also by now.
+
+        Once one cannot be looked up, no other is tried: each may take the ledger its patience.
+        """
         if self._again is not None:
             self._parts.timers.cancel(self._again)
             self._again = None
         for name, join in list(self._joins.items()):
             if not self._register.states[name].is_live:
                 join.cycles.clear()  # only occurrences of enabled jobs are accounted for
+        for name, join in list(self._joins.items()):
             for (due, _), cycle in list(join.cycles.items()):
                 for job, outcome in list(cycle.outcomes.items())[:1]:
-                    self._complete(name, Conclusion(job, cycle.eras[job], due, outcome))
+                    news = Conclusion(job, cycle.eras[job], due, outcome)
+                    if not self._complete(name, news):
+                        return
 
     def concluded(self, conclusion: Conclusion) -> None:
         """Take note of an outcome, and make or skip the runs that wait for it, down the chain."""
         if conclusion.job not in self._followers:
             return
-        self._news.append(conclusion)
-        if self._is_at_it:
-            return  # it came of a run that was just skipped; the loop below will see it
+        if self._is_at_it:  # whoever is will see it
+            self._news.append(conclusion)
+            return
+        with self.collecting():
+            self._news.append(conclusion)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Only take note of outcomes, and see in the end to what follows from all of them.
+
+        At a start some are told of before all the runs, and all that was missed, are known that
+        others wait for.
+        """
         self._is_at_it = True
-        waiting: list[tuple[str, Conclusion]] = []
         try:
-            while self._news or waiting:
-                if self._news:
-                    news = self._news.popleft()
-                    followers = self._followers.get(news.job, ())
-                    waiting += [(name, news) for name in followers if self._follow(name, news)]
-                else:  # all that could follow by now is there to be waited for
-                    self._complete(*waiting.pop())
+            yield
+            self._work_through()
         finally:
             self._is_at_it = False
             self._news.clear()
+
+    def _work_through(self) -> None:
+        """See to what follows; what comes of a run that is just being skipped, too."""
+        waiting: list[tuple[str, Conclusion]] = []
+        while self._news or waiting:
+            if self._news:
+                news = self._news.popleft()
+                followers = self._followers.get(news.job, ())
+                waiting += [(name, news) for name in followers if self._follow(name, news)]
+            else:  # all that could follow by now is there to be waited for
+                self._complete(*waiting.pop())
 
     def _follow(self, name: str, news: Conclusion) -> bool:
         """Make or skip the run of a job that waits for this one; True where it waits for others."""
@@ -151,14 +173,17 @@ class Chains:
 
     # --- what is not known in memory ------------------------------------------------------
 
-    def _complete(self, name: str, news: Conclusion) -> None:
-        """See to it that a cycle that waits for others waits for something that will come."""
+    def _complete(self, name: str, news: Conclusion) -> bool:
+        """See to it that a cycle that waits for others waits for something that will come.
+
+        False where the ledger cannot be read.
+        """
         state, join = self._register.states.get(name), self._joins.get(name)
         if state is None or join is None:
-            return
+            return True
         cycle = join.cycles.get(join.key(news.due, news.era))
         if cycle is None or cycle.is_decided:
-            return
+            return True
         try:
             unknown = [
                 upstream
@@ -172,14 +197,16 @@ class Chains:
             level = logging.DEBUG if self._is_unread else logging.WARNING
             message = "what a job waits for cannot be looked up"
             log.log(level, message, extra=fields(job=name, due=news.due, reason=str(error)))
-            self._is_unread = True
             if self._again is None:
                 at_ns = self._parts.timekeeper.after(AGAIN)
                 self._again = self._parts.timers.call_at(at_ns, CyclesDue())
+            is_read = False
         else:
-            self._is_unread = False
+            is_read = True
+        self._is_unread = not is_read
         if cycle.outcomes.keys() == join.trigger.conditions.keys():
             del join.cycles[join.key(news.due, news.era)]
+        return is_read
 
     def _look_up_all(
         self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion

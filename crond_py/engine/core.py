@@ -23,7 +23,7 @@ from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
 from crond_py.engine.signals import Signals
-from crond_py.engine.starting import Starter
+from crond_py.engine.starting import STOPPED, Starter
 from crond_py.engine.status import job_status, pool_status
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.task_ends import TaskEnds
@@ -104,16 +104,18 @@ class Core:
             if name not in crontab.jobs:
                 cursors[name] = self._agenda.forget_stored(cursor)
                 self._retention.note_removed(name)
-        Recoverer(
+        recoverer = Recoverer(
             self._parts,
             self._register,
             self._attempts,
             self._admitter,
             self._stopper,
-        ).recover(open_runs, self._ledger, cursors)
-        now, gap = self._parts.timekeeper.now(), self._ledger.gap
-        for state in list(self._register.states.values()):
-            self._agenda.begin(state, now, gap)
+        )
+        with self._chains.collecting():
+            recoverer.recover(open_runs, self._ledger, cursors)
+            now, gap = self._parts.timekeeper.now(), self._ledger.gap
+            for state in list(self._register.states.values()):
+                self._agenda.begin(state, now, gap)
         for state in list(self._register.states.values()):
             self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
@@ -139,6 +141,8 @@ class Core:
                 self._agenda.begin(state, now)
             else:
                 self._agenda.replace_job(state, job)
+                if not job.enabled:
+                    self._withdraw(state, "the job was disabled in the crontab")
                 self._attempts.renew_waiting(state)
         self._chains.set_jobs(self._register.states.values())
         self._chains.look_again()
@@ -162,11 +166,19 @@ class Core:
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
         self._retention.note_removed(state.job.name)
+        reason = "the job was removed from the crontab"
         for active in [*state.queued, *state.active]:
             if active.stage not in {Stage.STARTING, Stage.RUNNING}:
-                self._stopper.cancel(active, "the job was removed from the crontab")
+                self._stopper.cancel(active, reason)
+        self._withdraw(state, reason)
         if not state.active and not state.queued:
             self._register.states.pop(state.job.name, None)
+
+    def _withdraw(self, state: JobState, reason: str) -> None:
+        """Cancel what was claimed ahead of an instant that is yet to come."""
+        for active in list(state.active):
+            if self._starter.is_ahead(active):
+                self._stopper.cancel(active, reason)
 
     def stop(
         self,
@@ -198,14 +210,19 @@ class Core:
             for active in self._waited_for():
                 is_recalled = self._starter.is_recalled(active)
                 if active.job.on_stop is OnStop.TERMINATE and not is_recalled:
-                    self._stopper.cancel(active, "pycron was stopped")
+                    self._stopper.cancel(active, STOPPED)
 
     def end_runs(self, reason: str) -> None:
-        """End every process that a stop waits for, as a cancel of its run; then wait no longer."""
+        """End every process that a stop waits for, as a cancel of its run; then wait no longer.
+
+        What was recalled is the next daemon's, though the word that it does not start comes late.
+        """
         self._is_limit_over = True
+        self._register.ends_runs = reason
         ended = self._waited_for()
         for active in ended:
-            if not active.is_to_be_left:  # it is once it is there; else its start is given up
+            # What is to be left is so once it is there; else its start is given up.
+            if not active.is_to_be_left and not self._starter.is_recalled(active):
                 self._stopper.cancel(active, reason)
         if ended:
             patience = max(active.job.kill_after for active in ended) + LAST_PATIENCE

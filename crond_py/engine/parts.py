@@ -78,7 +78,8 @@ class Register:
     """Every run without an outcome, every job and every pool.
 
     ``tasks`` are the submitted tasks that have a run without an outcome, by their job's name.
-    ``stopping_ns`` is since when it ``is_stopping``, on the monotonic clock.
+    ``stopping_ns`` is since when it ``is_stopping``, on the monotonic clock; ``ends_runs`` says why
+    processes that a stop waited for are ended, once it does so no longer.
     ``output_trouble`` says why the newest start that had an output has none that is kept.
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
@@ -92,6 +93,7 @@ class Register:
     shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
     stopping_ns: int = 0
+    ends_runs: str = ""
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     enter_task: Callable[[Run], bool] = lambda _run: False

@@ -31,29 +31,34 @@ def why_dropped(state: JobState, due: datetime, now: datetime, host: str) -> str
     """Return why a recalled occurrence is missed for good; empty: it is to be run.
 
     Those that were due after it and have no row yet count as well: of several, one is the newest.
+    One that is yet to come is run at its instant, if its job is still due then.
     """
-    if due > now:
-        return ""
     if not state.is_live:
         return WAS_DISABLED
     job = state.job
     rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
+    until, plan = max(due, now), None
     try:
-        plan = plan_missed(_schedule(state, due, host), [(due - TICK, now)], rule, now)
+        schedule = _schedule(state, due, now, host)
+        if schedule is not None:
+            plan = plan_missed(schedule, [(due - TICK, until)], rule, until)
     except Exception as error:  # noqa: BLE001 - the boundary of one job, which will be disabled
         return f"its schedule cannot be followed: {error}"
     is_another = not state.is_task and due <= state.cursor.baseline
     if plan is None or is_another:
         return WAS_CHANGED
-    if due in plan.catch_up or plan.dropped is None:
+    if due > now or due in plan.catch_up or plan.dropped is None:
         return ""
     return plan.dropped.why
 
 
-def _schedule(state: JobState, due: datetime, host: str) -> Occurrences:
-    """Return when a job is due; one that counts from an end, or was handed in, is so but then."""
-    trigger = state.job.trigger
-    is_fixed_delay = isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY
+def _schedule(state: JobState, due: datetime, now: datetime, host: str) -> Occurrences | None:
+    """Return when a job is due; one that was handed in is so but then.
+
+    Of one that counts from an end nobody knows when that would have been, once it is past.
+    """
     anchor = state.cursor.anchor or state.cursor.baseline
-    known = None if state.is_task or is_fixed_delay else schedule_of(state.job, anchor, host)
-    return known or OneOff(due)
+    trigger = state.job.trigger
+    if isinstance(trigger, EveryTrigger) and trigger.mode is EveryMode.FIXED_DELAY:
+        return OneOff(due if due <= now else anchor + trigger.period)
+    return OneOff(due) if state.is_task else schedule_of(state.job, anchor, host)

@@ -26,6 +26,8 @@ from crond_py.ports import ProcessSpec, SetAttempt, SetRun, Started
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
 
+STOPPED = "pycron was stopped"
+
 Failed = Callable[[ActiveRun, Outcome, str], None]
 Recalled = Callable[[ActiveRun], None]
 
@@ -51,10 +53,17 @@ class Starter:
 
     def is_recalled(self, active: ActiveRun) -> bool:
         """Whether a run was claimed ahead, and its instant had not come when we were stopped."""
-        if not self._register.is_stopping or active.stage is not Stage.STARTING:
+        return self._register.is_stopping and self._is_for_after(active, self._register.stopping_ns)
+
+    def is_ahead(self, active: ActiveRun) -> bool:
+        """Whether a run was claimed ahead, and its instant is yet to come."""
+        return self._is_for_after(active, self._parts.timekeeper.reading())
+
+    def _is_for_after(self, active: ActiveRun, monotonic_ns: int) -> bool:
+        """Whether a run is being started for an instant later than that."""
+        if active.stage is not Stage.STARTING or active.run.cause not in _TIMED:
             return False
-        due_ns = self._parts.timekeeper.deadline(active.run.due)
-        return active.run.cause in _TIMED and due_ns > self._register.stopping_ns
+        return self._parts.timekeeper.deadline(active.run.due) > monotonic_ns
 
     def start(self, active: ActiveRun) -> None:
         """Begin an attempt of a run that waited, or let it wait for a slot."""
@@ -143,8 +152,7 @@ class Starter:
         if active.stop is None and self.is_recalled(active):
             self._on_recalled(active)
             return None
-        if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
-            active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
+        self._stop_with_us(active)
         if active.stop is not None:
             self._on_failed(active, active.stop.outcome, active.stop.reason)
             return None
@@ -159,6 +167,19 @@ class Starter:
         if active.attempt is not None and spec.output is not None:
             active.attempt = replace(active.attempt, output=str(spec.output.path))
         return spec
+
+    def _stop_with_us(self, active: ActiveRun) -> bool:
+        """Give a run its stop if that is what a stop of the daemon means for it by now."""
+        if not self._register.is_stopping or active.stop is not None:
+            return False
+        reason = ""
+        if active.job.on_stop is OnStop.TERMINATE:
+            reason = STOPPED
+        elif active.job.on_stop is OnStop.WAIT:
+            reason = self._register.ends_runs
+        if reason:
+            active.stop = Stop(Outcome.CANCELLED, reason)
+        return bool(reason)
 
     def started(self, event: Started) -> None:
         """Note that a process runs, and give it its timeout."""
@@ -189,9 +210,7 @@ class Starter:
             late=lag.own if lag is not None and active.run.cause in _TIMED else None,
             cause=active.run.cause if active.run.cause is not Cause.SCHEDULE else None,
         )
-        if self._register.is_stopping and active.job.on_stop is OnStop.TERMINATE:
-            # It is too late to recall it.
-            active.stop = active.stop or Stop(Outcome.CANCELLED, "pycron was stopped")
+        if self._stop_with_us(active):  # it is too late to recall it
             self._signals.note(active)
         if active.stop is not None:
             self._signals.send(active)

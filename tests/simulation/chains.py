@@ -20,6 +20,8 @@ from tests.simulation.world import World
 MOST_ERAS = 12
 """More eras than a history has."""
 
+_UNKNOWN = "upstream_unknown: nobody knows what became of "
+
 FAILURES = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST})
 
 
@@ -128,10 +130,20 @@ def wrong_with(world: World, run: Run) -> Iterator[str]:
         for each in world.requests.definitions[run.job]
         if isinstance(each.trigger, AfterTrigger)
     ]
+    known = _known_after_all(world, run)
+    if known is not None:
+        yield f"it is skipped, since nobody knew of {known.job}; that is run {known.id}"
     if not any(_is_justified(world, trigger, run) for trigger in triggers):
         rows = {name: _row(world, name, run) for each in triggers for name in each.conditions}
         outcomes = {name: row.outcome for name, row in rows.items() if row is not None}
         yield f"it is {run.outcome or run.state} after {outcomes}"
+
+
+def _known_after_all(world: World, run: Run) -> Run | None:
+    """Return the run of which nobody is said to have known what became of it, where it is there."""
+    if not run.reason.startswith(_UNKNOWN) or world.may_step_clock:
+        return None
+    return _row(world, run.reason.removeprefix(_UNKNOWN), run)
 
 
 def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:

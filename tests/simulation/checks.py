@@ -719,21 +719,28 @@ def _is_its_last_attempt(inspector: Inspector, run: Run) -> Wrong:
 def _was_asked_for(inspector: Inspector, run: Run) -> Wrong:
     """P1: nobody cancels a run but a person, a reload, a stop or its job's successor."""
     requests = inspector.world.requests
-    reason = run.reason
     if run.outcome is not Outcome.CANCELLED:
         if run.id in requests.cancelled and not _had_ended_before(inspector, run):
             yield "P6", f"was cancelled, and is {run.outcome}"
-    elif reason.startswith("cancelled on request"):
-        if run.id not in requests.asked_to_cancel and run.job not in requests.asked_jobs:
-            yield "P1", "nobody has asked to cancel it"
-    elif reason.startswith("replaced by"):
-        if all(job.overlap is not Overlap.REPLACE for job in _jobs(inspector, run)):
-            yield "P1", f"its job replaces nothing: {reason}"
-    elif reason.startswith("the job was removed"):
-        if run.job not in requests.removed:
-            yield "P1", "its job was never removed"
-    elif not requests.stops:
-        yield "P1", f"nobody has stopped the daemon: {reason}"
+        return
+    jobs = _jobs(inspector, run)
+    was_asked_for = run.id in requests.asked_to_cancel or run.job in requests.asked_jobs
+    causes = {
+        "cancelled on request": (was_asked_for, "nobody has asked to cancel it"),
+        "replaced by": (
+            any(job.overlap is Overlap.REPLACE for job in jobs),
+            "its job replaces nothing",
+        ),
+        "the job was removed": (run.job in requests.removed, "its job was never removed"),
+        "the job was disabled": (
+            any(not job.enabled for job in jobs),
+            "its job was never disabled",
+        ),
+        "": (requests.stops > 0, "nobody has stopped the daemon"),
+    }
+    is_true, wrong = next(each for begin, each in causes.items() if run.reason.startswith(begin))
+    if not is_true:
+        yield "P1", f"{wrong}: {run.reason}"
 
 
 def _has_left_nothing(inspector: Inspector, run: Run) -> Wrong:
@@ -754,7 +761,21 @@ def _had_ended_before(inspector: Inspector, run: Run) -> bool:
     return ended_ns is not None and ended_ns <= since_ns
 
 
+def _is_left_to_the_next(inspector: Inspector, run: Run) -> Wrong:
+    """P1: what a stop has kept from starting at its instant is the next daemon's to make up for."""
+    daemon, world = inspector.world.daemon, inspector.world
+    if daemon is None or daemon.stopping_since is None or world.may_step_clock:
+        return
+    is_of_the_stop = run.outcome is Outcome.CANCELLED and run.reason.startswith("pycron was")
+    if is_of_the_stop and run.cause is Cause.SCHEDULE and run.due > daemon.stopping_since:
+        yield (
+            "P1",
+            f"is cancelled, and was due only after the daemon was told to stop: {run.reason}",
+        )
+
+
 _RUN_RULES: tuple[RunRule, ...] = (
+    _is_left_to_the_next,
     _has_its_reason,
     _is_its_last_attempt,
     _was_asked_for,

@@ -5,7 +5,8 @@ process with its own eyes, whatever the ledger says, and outlives the daemon. ``
 (ports.Processes) and ``FakeTimers`` (ports.Timers) die with it.
 
 A process that is started may leave descendants in its tree, which live on after it; each of them
-may ignore SIGTERM. Word of a start may come a little late, as it does from a thread.
+may ignore SIGTERM. Word of a start may come a little late, as it does from a thread, and that of
+one that is recalled, or stopped before its instant, only then, as where another process has it.
 """
 
 from __future__ import annotations
@@ -318,7 +319,10 @@ class _Watched:
 
 
 class FakeProcesses:
-    """ports.Processes over a Machine. It dies with the daemon; the machine's processes don't."""
+    """ports.Processes over a Machine. It dies with the daemon; the machine's processes don't.
+
+    ``holds_starts``: what is to start later cannot be taken back before its instant.
+    """
 
     def __init__(
         self, machine: Machine, report: Callable[[ProcessEvent], None], crash: Callable[[str], None]
@@ -330,6 +334,8 @@ class FakeProcesses:
         self._late: list[tuple[int, ProcessEvent]] = []
         self._planned: dict[AttemptKey, tuple[int, ProcessSpec]] = {}
         self._recalled_ns: int | None = None
+        self._stopped: set[AttemptKey] = set()
+        self.holds_starts = False
         self.settled: list[AttemptKey] = []
 
     def start(self, spec: ProcessSpec, *, at_ns: int | None = None) -> None:
@@ -365,9 +371,10 @@ class FakeProcesses:
 
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """See ports.Processes."""
-        if self._planned.pop(key, None) is not None:
-            now = self._machine.clock.now()
-            self._report(StartFailed(key, "stopped before it was started", now))
+        if key in self._planned:
+            self._stopped.add(key)
+            if not self.holds_starts:
+                self._give_up(key)
             return
         watched = self._mine.get(key)
         if watched is None:
@@ -385,9 +392,17 @@ class FakeProcesses:
         """See ports.Processes."""
         now_ns = self._recalled_ns = self._machine.clock.monotonic_ns()
         for key, (at_ns, _) in list(self._planned.items()):
-            if at_ns > now_ns:
-                del self._planned[key]
-                self._tell_recalled(key)
+            if at_ns > now_ns and not self.holds_starts:
+                self._give_up(key)
+
+    def _give_up(self, key: AttemptKey) -> None:
+        """Tell why a start is not made; that it was stopped comes before all else."""
+        del self._planned[key]
+        if key in self._stopped:
+            now = self._machine.clock.now()
+            self._report(StartFailed(key, "stopped before it was started", now))
+        else:
+            self._tell_recalled(key)
 
     def _tell_recalled(self, key: AttemptKey) -> None:
         now = self._machine.clock.now()
@@ -468,7 +483,11 @@ class FakeProcesses:
         """Start what is to be started by now."""
         now_ns = self._machine.clock.monotonic_ns()
         for key, (at_ns, spec) in list(self._planned.items()):
-            if at_ns <= now_ns:
+            if at_ns > now_ns:
+                continue
+            if key in self._stopped or (self._recalled_ns or at_ns) < at_ns:
+                self._give_up(key)
+            else:
                 del self._planned[key]
                 self._start(spec)
 

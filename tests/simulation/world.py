@@ -275,6 +275,7 @@ class World:
         inbox: list[object] = []
         timers = FakeTimers()
         processes = FakeProcesses(self.machine, inbox.append, self.maybe_crash)
+        processes.holds_starts = bool(self.seed // 4 % 2)
         identity = self.ledger.identity
         ledger = SimLedger(self.ledger, self)
         parts = Parts(

@@ -519,6 +519,95 @@ def test_a_ledger_that_cannot_be_read_for_a_while(
     assert outcomes(world, "end") == ["succeeded"]
 
 
+def test_a_ledger_that_cannot_be_read_is_not_asked_for_each_cycle(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: of many open cycles it is asked once a second, since that may take it long."""
+    slow = replace(after("slow", "head"), overlap=Overlap.ALLOW)
+    end = replace(after("end", "head", "slow"), overlap=Overlap.ALLOW)
+    world = machine_with(replace(HEAD, trigger=CronTrigger(("* * * * *",))), slow, end)
+    behave(world, slow=Behaviour(lasts=(30 * MINUTE,)))
+    world.machine.tells_exits = True
+    world.pass_time(25 * MINUTE)
+    world.kill_daemon()
+    world.boot_daemon()  # which knows nothing of the heads of these cycles
+    asked = []
+
+    def runs(query: object) -> None:
+        asked.append(query)
+        raise LedgerError("the disk has gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", runs)
+        world.pass_time(25 * MINUTE)
+        asked.clear()
+        world.pass_time(10 * SECOND)
+        assert 5 < len(asked) < 15
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "end")[:15] == ["succeeded"] * 15
+
+
+# --- joins, and a start of the daemon -------------------------------------------------------------
+
+
+BOTH = (HEAD, replace(HEAD, name="other"))
+JOINS_BOTH = after("end", head="any", other="any")
+
+
+@pytest.mark.parametrize("condition", ["any", "failure"])
+@pytest.mark.parametrize("is_diamond", [False, True])
+def test_what_joins_two_that_a_crash_has_cut_short(
+    machine_with: MachineWith, condition: str, *, is_diamond: bool
+) -> None:
+    """P1: a restart tells of one after the other, and knows of both when it looks what follows."""
+    sides = ("left", "right") if is_diamond else ("head", "other")
+    above = (HEAD, after("left", "head"), after("right", "head")) if is_diamond else BOTH
+    world = machine_with(*above, after("end", **dict.fromkeys(sides, condition)))
+    for side in sides:
+        behave(world, **{side: Behaviour(lasts=(10 * MINUTE,))})
+    to_the_hour(world, MINUTE)
+    world.kill_daemon(power_cut=True)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert [outcomes(world, side) for side in sides] == [["lost"], ["lost"]]
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+@pytest.mark.parametrize("policies", [("skip", "skip"), ("skip", "once"), ("once", "skip")])
+def test_what_joins_two_that_were_missed(
+    machine_with: MachineWith, policies: tuple[str, str]
+) -> None:
+    """P1: what becomes of each of them at the start is known before it is seen what follows."""
+    jobs = [replace(job, missed=Missed(word)) for job, word in zip(BOTH, policies, strict=True)]
+    world = machine_with(*jobs, JOINS_BOTH)
+    to_the_hour(world, -10 * MINUTE)
+    world.kill_daemon()
+    world.pass_time(20 * MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    became = {"skip": ["missed"], "once": ["succeeded"]}
+    assert [outcomes(world, job.name) for job in jobs] == [became[word] for word in policies]
+    assert outcomes(world, "end") == ["succeeded"]
+
+
+@pytest.mark.parametrize("policies", [("skip", "skip"), ("skip", "once"), ("once", "skip")])
+def test_what_joins_two_that_were_recalled(
+    machine_with: MachineWith, policies: tuple[str, str]
+) -> None:
+    """P1: so it is of those that were claimed ahead, and not started since pycron was stopped."""
+    jobs = [replace(job, missed=Missed(word)) for job, word in zip(BOTH, policies, strict=True)]
+    world = machine_with(*jobs, JOINS_BOTH)
+    to_the_hour(world, -timedelta(milliseconds=5))
+    world.stop(None)
+    assert [outcomes(world, job.name) for job in jobs] == [["queued"], ["queued"]]
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    became = {"skip": ["missed"], "once": ["succeeded"]}
+    assert [outcomes(world, job.name) for job in jobs] == [became[word] for word in policies]
+    assert outcomes(world, "end") == ["succeeded"]
+
+
 def outcomes_of_end(world: World) -> list[Run]:
     """Return the rows of the join, also where nobody can ask for them."""
     return [run for run in world.ledger._content.runs.values() if run.job == "end"]

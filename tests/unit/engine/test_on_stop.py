@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, Job
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger, Trigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import Missed, OnCrash, OnStop, Overlap, Retry
+from crond_py.model import EveryMode, Missed, OnCrash, OnStop, Overlap, Retry
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
@@ -237,6 +237,44 @@ def test_what_is_back_before_its_instant_starts_at_it(machine_with: MachineWith)
     assert [tree.started_at for tree in world.machine.trees] == [due]
 
 
+DELAY = EveryTrigger(HOUR, EveryMode.FIXED_DELAY)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "other", "became"),
+    [
+        (JOB.trigger, None, "missed"),
+        (JOB.trigger, CronTrigger(("30 * * * *",)), "missed"),
+        (JOB.trigger, StartupTrigger(), "missed"),
+        (JOB.trigger, CronTrigger(("*/20 * * * *",)), "succeeded"),
+        (JOB.trigger, DELAY, "missed"),
+        (DELAY, None, "missed"),
+        (DELAY, EveryTrigger(2 * HOUR, EveryMode.FIXED_DELAY), "missed"),
+        (DELAY, DELAY, "succeeded"),
+    ],
+)
+def test_what_is_back_before_its_instant_with_another_crontab(
+    machine_with: MachineWith, trigger: Trigger, other: Trigger | None, became: str
+) -> None:
+    """P1, P2: what its job, as it is now, is not due at does not start; what it is, does once."""
+    job = replace(JOB, trigger=trigger)
+    world = machine_with(job)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 8 * MILLISECOND)
+    (run,) = rows(world)
+    stop(world)
+    world.drain()
+    world.kill_daemon()
+    changed = replace(job, enabled=False) if other is None else replace(job, trigger=other)
+    world.jobs = {"a": changed}
+    world.boot_daemon()
+    assert world.clock.now() < run.due
+    world.pass_time(2 * SECOND)
+    assert [str(each.outcome) for each in rows(world) if each.due == run.due] == [became]
+    started = [tree for tree in world.machine.trees if tree.spec.due == run.due]
+    assert len(started) == (became == "succeeded")
+    assert all(tree.started_at == run.due for tree in started)
+
+
 @pytest.mark.parametrize("change", ["disabled", "schedule", "removed"])
 def test_what_was_claimed_ahead_of_a_job_that_is_another(
     machine_with: MachineWith, change: str
@@ -288,6 +326,80 @@ def test_what_cannot_be_recalled_any_more_starts(machine_with: MachineWith) -> N
     world.pass_time(MINUTE)
     assert outcomes(world) == ["succeeded"]
     assert stopped == [True]
+
+
+def end_runs(world: World, reason: str = "pycron was told to stop at once") -> None:
+    """Have the daemon wait no longer."""
+    assert world.daemon is not None
+    core = world.daemon.core
+    core.handle([Call(lambda: core.end_runs(reason))])
+
+
+@pytest.mark.parametrize("on_stop", OnStop)
+@pytest.mark.parametrize("limit", [None, timedelta(0)])
+@pytest.mark.parametrize("holds_starts", [False, True])
+def test_a_hurried_stop_leaves_what_was_claimed_ahead_to_the_next_daemon(
+    machine_with: MachineWith, on_stop: OnStop, limit: timedelta | None, *, holds_starts: bool
+) -> None:
+    """P1: whoever has the start, and though word of it comes after all is to be ended."""
+    world = machine_with(replace(JOB, on_stop=on_stop))
+    assert world.daemon is not None
+    world.daemon.processes.holds_starts = holds_starts
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    stopped = stop(world, limit)
+    if limit is None:
+        end_runs(world)
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    assert outcomes(world) == ["queued"]
+    world.kill_daemon()
+    world.pass_time(MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert outcomes(world) == ["succeeded"]
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_cancel_counts_beside_a_hurried_stop(
+    machine_with: MachineWith, *, is_before: bool
+) -> None:
+    """P6: what a person has cancelled is not left to the next daemon."""
+    world = machine_with(JOB)
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.daemon.processes.holds_starts = True
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    if is_before:
+        core.handle([Call(lambda: core.cancel_job("a"))])
+    stop(world)
+    end_runs(world)
+    if not is_before:
+        core.handle([Call(lambda: core.cancel_job("a"))])
+    world.pass_time(SECOND)
+    assert [(str(run.outcome), run.reason) for run in rows(world)] == [
+        ("cancelled", "cancelled on request")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("on_stop", "became"),
+    [(OnStop.WAIT, "cancelled"), (OnStop.TERMINATE, "cancelled"), (OnStop.LEAVE, "running")],
+)
+def test_what_starts_in_spite_of_a_hurried_stop(
+    machine_with: MachineWith, on_stop: OnStop, became: str
+) -> None:
+    """P6: it was too late to recall it, and it is ended as soon as it is there, unless left."""
+    world = machine_with(replace(JOB, on_stop=on_stop), lasts=HOUR)
+    world.pass_time(HOUR - world.clock.now().minute * MINUTE - 5 * MILLISECOND)
+    assert world.daemon is not None
+    world.daemon.processes.recall = lambda: None  # type: ignore[method-assign]
+    stopped = stop(world)
+    end_runs(world)
+    assert not stopped
+    world.pass_time(SECOND)
+    assert stopped == [True]
+    assert outcomes(world) == [became]
+    assert is_alive(world) == (became == "running")
 
 
 def test_what_the_ledger_takes_late_is_not_started_either(machine_with: MachineWith) -> None:

@@ -13,6 +13,7 @@ from crond_py.model import Missed, Overlap
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
 MINUTE = timedelta(minutes=1)
+MILLISECOND = timedelta(milliseconds=1)
 JOB = Job("a", CronTrigger(("* * * * *",)), "true", timezone="UTC", overlap=Overlap.QUEUE)
 
 
@@ -104,3 +105,32 @@ def test_a_one_off_that_is_put_back_beside_its_run_is_in_force(machine_with: Mac
     reload(world, once)
     assert world.ledger.cursors()["a"].fingerprint == fingerprint(once)
     assert outcomes(world) == ["running"]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_what_was_claimed_ahead_of_a_job_that_is_taken_out(
+    machine_with: MachineWith, *, is_removed: bool
+) -> None:
+    """P1: after the reload nothing of it starts, and the row says why."""
+    world = machine_with(JOB)
+    world.pass_time(MINUTE - world.clock.now().second * SECOND - 5 * MILLISECOND)
+    assert outcomes(world) == ["running"]
+    reload(world, *(() if is_removed else (replace(JOB, enabled=False),)))
+    world.pass_time(MINUTE)
+    assert not world.machine.trees
+    how = "removed from" if is_removed else "disabled in"
+    assert [(str(run.outcome), run.reason) for run in rows(world)] == [
+        ("cancelled", f"the job was {how} the crontab")
+    ]
+
+
+def test_what_has_been_started_goes_on(machine_with: MachineWith) -> None:
+    """A reload that disables a job leaves its run alone, also in the moment of its start."""
+    world = machine_with(JOB)
+    behaviour = replace(world.machine.behaviours["a"], word_takes=SECOND)
+    world.machine.behaviours["a"] = behaviour
+    world.pass_time(MINUTE - world.clock.now().second * SECOND)
+    assert is_alive(world)
+    reload(world, replace(JOB, enabled=False))
+    world.pass_time(MINUTE)
+    assert outcomes(world) == ["succeeded"]
