@@ -385,6 +385,9 @@ class ProcessSpec:
     LANG), what stands in ``env_files``, and ``env``. ``user`` None is the daemon's own account and
     ``cwd`` None the account's home; both, and the files, are looked up when the process starts.
     ``stdin`` is text that it reads, or a file; None: nothing.
+
+    ``is_user_known`` False: whose the run's processes are nobody can say any more. Nothing is
+    started by such a spec; it is for what an attempt has left.
     """
 
     key: AttemptKey
@@ -402,6 +405,7 @@ class ProcessSpec:
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
     text: str = ""
+    is_user_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +564,8 @@ class Processes(Protocol):
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
 
         Ended comes when all of it is gone; how the attempt ended nobody can tell. ``stop`` ends
-        it, as it ends what else of the tree is found.
+        it, as it ends what else of the tree is found. Whose processes are taken for the attempt's
+        goes by the spec's user, as ``end_rest`` says.
         """
         ...
 
@@ -569,6 +574,11 @@ class Processes(Protocol):
 
         What there is of it is found, and gets SIGTERM, or with ``force`` SIGKILL. ``spec`` is that
         of the newest attempt, whose Ended comes (once more) when nothing is left, perhaps at once.
+
+        What shows the marks of the run is taken for its own if it belongs to the spec's user, to
+        root or to us, since everybody can put these marks on. Where that user is not known anybody
+        is believed: better that a stranger's process is ended that has asked for it than that the
+        run's own lives on.
         """
         ...
 

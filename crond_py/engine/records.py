@@ -18,6 +18,9 @@ from crond_py.ports import AttemptKey, Timer
 if TYPE_CHECKING:
     from crond_py.engine.shares import Share, Ticket
 
+REMOVED_JOBS = "(removed jobs)"
+"""The pool of runs whose job is in no crontab any more; it has no bound."""
+
 
 class Stage(Enum):
     """What a run without an outcome waits for.
@@ -90,6 +93,14 @@ class ActiveRun:
     def is_claimed(self) -> bool:
         """Whether the ledger has it."""
         return self.run.id != 0
+
+    @property
+    def is_user_known(self) -> bool:
+        """Whether its job says whose its processes are: not where that was removed before we came.
+
+        What was removed since keeps the definition that it had.
+        """
+        return self.job.pool != REMOVED_JOBS
 
     @property
     def has_rest(self) -> bool:

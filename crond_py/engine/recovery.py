@@ -23,7 +23,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.recalled import was_recalled, why_dropped
-from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
+from crond_py.engine.records import REMOVED_JOBS, ActiveRun, JobState, Stage, Stop
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
 from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
@@ -41,9 +41,6 @@ CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
 FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
-
-REMOVED_JOBS = "(removed jobs)"
-"""The pool of runs whose job is in no crontab any more; it has no bound."""
 
 _MOST_NAMED = 3
 
@@ -187,6 +184,7 @@ class Recoverer:
     def _spec(self, active: ActiveRun) -> ProcessSpec:
         """Return the specification of the present attempt, and name the output it has."""
         spec = self._parts.specify(active.job, active.run, active.attempt_number)
+        spec = replace(spec, is_user_known=active.is_user_known)
         if active.attempt is not None and spec.output is not None and not active.attempt.output:
             # Its start was not entered; there may be output all the same.
             active.attempt = replace(active.attempt, output=str(spec.output.path))
@@ -327,7 +325,7 @@ class Recoverer:
     def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
 
-        Its definition is gone, and with it the timeout; it takes nobody's slot.
+        Its definition is gone, and with it the timeout and the user; it takes nobody's slot.
         """
         job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
         cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)

@@ -45,6 +45,7 @@ class Signals:
             return
         if active.has_rest:
             spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            spec = replace(spec, is_user_known=active.is_user_known)
             self._parts.processes.end_rest(spec, force=stop.is_forced)
         else:
             self._parts.processes.stop(active.key, force=stop.is_forced)

@@ -39,7 +39,7 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> bool
 
 def adopt_rest(supervisor: Supervisor, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
     """Watch what is left of an attempt whose own process is gone; False if nothing is left."""
-    users = users_with(find_uid(spec))
+    users = users_of(spec)
     believed = [s for s in survivors if users is None or s.uid is None or s.uid in users]
     members: dict[int, tuple[int, int]] = {}
     is_short = False
@@ -73,6 +73,22 @@ def headless(spec: ProcessSpec, users: frozenset[int] | None) -> Child:
     )
 
 
+def users_of(spec: ProcessSpec) -> frozenset[int] | None:
+    """Return whose processes are believed when they show the marks of a spec's run; None: all are.
+
+    That is so where nobody knows the run's user any more (its job was removed while no daemon ran)
+    or at the moment. Then a stranger can have a process of his own taken for a member of the run.
+    That harms nobody else: it is such processes, and what descends from them, that are ended, and
+    a run that is being ended waits for them until ``kill_after`` at most. (One that is not, as its
+    start was never entered, goes on with them until somebody cancels it.) Not believed, the run's
+    own would live on and be said to have ended. If we are not root, no run can have had another
+    user than we are.
+    """
+    if not spec.is_user_known and os.geteuid() == 0:
+        return None
+    return users_with(find_uid(spec))
+
+
 def users_with(uid: int | None) -> frozenset[int] | None:
     """Return whose processes may belong to a run of a user; None, not known: everybody's."""
     return None if uid is None else proctree.trusted_users() | {uid}
@@ -80,7 +96,7 @@ def users_with(uid: int | None) -> frozenset[int] | None:
 
 def names_user(spec: ProcessSpec) -> bool:
     """Return whether only the user database knows whose a spec's processes are."""
-    return spec.user is not None
+    return spec.is_user_known and spec.user is not None
 
 
 def find_uid(spec: ProcessSpec) -> int | None:

@@ -211,7 +211,8 @@ class ProcessRunner:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
 
         Ended comes when all of it is gone; how the attempt ended nobody can tell. What belongs to
-        a user who cannot have to do with the run is no part of it, whatever marks it shows.
+        a user who cannot have to do with the run is no part of it, whatever marks it shows
+        (``adoption.users_of``).
         """
         return self._keep(spec, is_watched=lambda: adopt_rest(self._supervisor, spec, survivors))
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from crond_py.ports import AttemptKey, ProcessSpec
-from crond_py.runner.adoption import find_uid, headless, names_user, users_with
+from crond_py.runner.adoption import headless, names_user, users_of
 from crond_py.runner.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Rests:
             if self._supervisor.stop(spec.key, number):
                 return
             if not names_user(spec):
-                self._watch(spec, users_with(find_uid(spec)), number)
+                self._watch(spec, users_of(spec), number)
                 return
             is_new = spec.key not in self._wanted
             if self._wanted.get(spec.key) is not signal.SIGKILL:
@@ -50,10 +50,10 @@ class Rests:
             if spec.key not in self._wanted:
                 return False
         try:
-            users = users_with(find_uid(spec))
-        except Exception:  # the boundary of one run: its user's are not believed, ours are
+            users = users_of(spec)
+        except Exception:  # the boundary of one run: whose it is is not known, so all are believed
             log.exception("whose processes are of run %s is not known", spec.tag)
-            users = users_with(0)
+            users = None
         with self._lock:
             self._watch(spec, users, self._wanted.pop(spec.key))
         return True

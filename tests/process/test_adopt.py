@@ -18,6 +18,7 @@ import pytest
 from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessSpec, Survivor
 from crond_py.runner import pidfds, proctree
+from crond_py.runner.adoption import users_of
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.kernel import TELLS_EXITS
 
@@ -496,7 +497,7 @@ def test_a_rest_that_cannot_be_held_is_not_taken_for_gone(
 
 
 @contextmanager
-def _stranger(tag: str, attempt: int = KEY.number) -> Iterator[int]:
+def _stranger(tag: str, attempt: int = KEY.number, *, is_left_alone: bool = True) -> Iterator[int]:
     """Have a process of another user that has taken on the marks of a run; its pid."""
     stranger = subprocess.Popen(
         ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "echo up; exec sleep 999"],
@@ -508,7 +509,8 @@ def _stranger(tag: str, attempt: int = KEY.number) -> Iterator[int]:
     with stranger:
         stranger.stdout.readline()
         yield stranger.pid
-        assert stranger.poll() is None, "it is nobody's business"
+        if is_left_alone:
+            assert stranger.poll() is None, "it is nobody's business"
         stranger.kill()
 
 
@@ -527,6 +529,28 @@ def test_a_stranger_with_the_marks_of_a_run_is_no_rest_of_it(harness: Harness) -
         assert not harness.runner.adopt_rest(spec, [survivor])
         # Of its own user's run it is one.
         assert harness.runner.adopt_rest(replace(spec, user="65534"), [survivor])
+
+
+@needs_strangers
+def test_of_a_run_whose_user_nobody_knows_everybody_is_believed(harness: Harness) -> None:
+    """P5, P6: what may be its rest keeps such a run going, and is ended with it."""
+    spec = replace(SPEC, tag=f"{harness.identity}-17", is_user_known=False)
+    with _stranger(spec.tag, is_left_alone=False):
+        (survivor,) = harness.runner.survivors(harness.identity)
+        assert harness.runner.adopt_rest(spec, [survivor])
+        harness.runner.stop(KEY, force=True)
+        assert harness.ended(KEY).note == ""
+        assert harness.leftovers() == []
+
+
+def test_whoever_is_not_root_knows_whose_every_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: then no stranger is believed, not even of a run whose job is gone."""
+    spec = replace(SPEC, is_user_known=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert users_of(spec) == {0, 4711}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert users_of(spec) is None
+    assert users_of(replace(spec, is_user_known=True)) == {0}
 
 
 @needs_strangers

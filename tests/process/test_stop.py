@@ -582,21 +582,18 @@ def test_a_pid_that_was_used_again_is_never_signalled() -> None:
     os.close(pidfd)
 
 
-def test_what_watches_all_can_show_that_it_gets_on(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_watches_all_can_show_that_it_gets_on(harness: Harness) -> None:
     """What is to be called is called by the thread that tells ends, and not while that hangs."""
     called: queue.SimpleQueue[str] = queue.SimpleQueue()
     harness.runner.call(lambda: called.put(threading.current_thread().name))
     assert called.get(timeout=PATIENCE_S) == "pycron-supervisor"
     hangs, may_go_on = threading.Event(), threading.Event()
 
-    def report(_event: object) -> None:
+    def hang() -> None:
         hangs.set()
         may_go_on.wait(PATIENCE_S)
 
-    monkeypatch.setattr(harness.runner._supervisor, "_report", report)
-    harness.start(("true",))
+    harness.runner.call(hang)
     assert hangs.wait(PATIENCE_S)
     harness.runner.call(lambda: called.put("it gets on"))
     assert called.empty()

@@ -12,11 +12,13 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crond_py.model import Limits
+from crond_py.ports import AttemptKey
 from crond_py.runner import accounts
 from crond_py.runner.credentials import acting_as
 from tests.process.conftest import PROGRAMS, Harness
@@ -444,3 +446,17 @@ def test_the_environment_of_a_job_does_not_touch_what_runs_as_root(
     assert ended.exit.code == 0
     assert not mark.exists()
     assert sys.executable not in (harness.directory / "out").read_text()
+
+
+@needs_root
+def test_what_a_run_has_left_is_ended_where_nobody_knows_its_user(
+    harness: Harness, open_path: Path
+) -> None:
+    """P6: a cancel of a removed job's run does not claim an end of what lives on."""
+    spec = harness.spec("setsid sleep 999 & exit 1", user=USER, cwd=str(open_path))
+    harness.runner.start(spec)
+    assert "left 1 process running" in harness.ended(spec.key).note
+    rest = replace(spec, key=AttemptKey(spec.key.run_id, 2), user=None, is_user_known=False)
+    harness.runner.end_rest(rest, force=True)
+    assert harness.ended(rest.key).note == ""
+    assert harness.leftovers() == []

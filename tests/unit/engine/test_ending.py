@@ -12,8 +12,8 @@ from crond_py.engine.events import Call
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, RequestRefusedError
 from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
-from crond_py.ports import AttemptKey, SetAttempt, StartFailed, Write
-from tests.simulation.fakes import Behaviour
+from crond_py.ports import AttemptKey, ProcessSpec, SetAttempt, StartFailed, Write
+from tests.simulation.fakes import Behaviour, FakeProcesses
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
@@ -240,6 +240,42 @@ def test_a_run_that_is_removed_leaves_nothing(machine_with: MachineWith) -> None
     world.pass_time(SECOND)
     assert outcomes(world) == ["cancelled"]
     assert not is_alive(world)
+
+
+@pytest.mark.parametrize("was_told", [True, False])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_that_nobody_knows_the_user_of_a_run_is_said(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, *, was_told: bool, is_gone: bool
+) -> None:
+    """P6: whoever ends what is left of a removed job's run must not go by the stand-in's user."""
+    said: list[bool] = []
+    for name in ("end_rest", "adopt_rest"):
+        _note_calls(monkeypatch, name, said)
+    world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True))
+    if was_told:
+        ask(world, "cancel")
+        assert said == [True]
+        said.clear()
+    world.kill_daemon()
+    world.jobs = {} if is_gone else world.jobs
+    world.boot_daemon()
+    ask(world, "cancel")
+    world.pass_time(JOB.kill_after + 2 * SECOND)  # nobody knows that of the job either
+    assert set(said) == {not is_gone}
+    assert outcomes(world) == ["cancelled"]
+
+
+def _note_calls(monkeypatch: pytest.MonkeyPatch, name: str, said: list[bool]) -> None:
+    """Have it noted of each call whether the user is known."""
+    method = getattr(FakeProcesses, name)
+
+    def noting(
+        self: FakeProcesses, spec: ProcessSpec, *args: object, **more: object
+    ) -> bool | None:
+        said.append(spec.is_user_known)
+        return method(self, spec, *args, **more)
+
+    monkeypatch.setattr(FakeProcesses, name, noting)
 
 
 # --- starts that hang -----------------------------------------------------------------------------
