@@ -363,6 +363,7 @@ class Core:
                 self._retention.clock_was_set(self._parts.timekeeper.reading())
             self._agenda.clock_changed(step, self._register.states)
             self._tasks.clock_changed(step)
+            self._chains.look_again()
 
     def _concluded(self, conclusion: Conclusion) -> None:
         if task_id_of(conclusion.job) is not None:

@@ -143,8 +143,8 @@ class Accounts:
             if stored is None or stored.fingerprint != mark or stored != last:
                 self.unsettled.add(name)
             was_seen = last is not None and last.fingerprint == mark and job.enabled
-            before = self.world.in_force.get(name)
-            was_in_force = was_seen and before is not None and before.enabled
+            in_force = self.world.in_force.get(name)
+            was_in_force = was_seen and in_force is not None and in_force.enabled
             if was_in_force and (stored is None or stored.fingerprint != mark):
                 self._breach("a power cut has undone that it came into force", name)
             if job.enabled and isinstance(job.trigger, StartupTrigger):

@@ -7,9 +7,11 @@ what was there), and the promises that it may be caught by. Add one for every ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
@@ -19,6 +21,7 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import Attendance
+from crond_py.engine.chains import Chains
 from crond_py.engine.core import Core
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.outbox import Outbox
@@ -251,6 +254,19 @@ def leave_what_is_left(old: Callable[..., bool]) -> Callable[..., bool]:
     return cancel
 
 
+def follow_too_early(old: Callable[..., Any]) -> Callable[..., Any]:
+    """See at a start what follows from an outcome before all the runs are known."""
+    begun: WeakSet[Chains] = WeakSet()
+
+    def collecting(self: Chains) -> Any:
+        if self in begun:
+            return old(self)
+        begun.add(self)
+        return nullcontext()
+
+    return collecting
+
+
 def one_less_waits(_old: object) -> Callable[..., None]:
     """Count what waits, and look no further."""
 
@@ -359,6 +375,13 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     ),
     "retries begin while the daemon stops": (Attempts, "retry_due", go_on_after_stop, "P1"),
     "nothing ends after the limit of a stop": (Core, "end_runs", nothing, "P1 P6"),
+    "what a stop recalls is cancelled": (Starter, "is_recalled", always(False), "P1"),
+    "what follows is seen to before a start is over": (
+        Chains,
+        "collecting",
+        follow_too_early,
+        "P1",
+    ),
     "runs stay in the register": (Attempts, "retire", keep_in_register, "P1 P4"),
     "timers stay on the heap": (Parts, "drop_timer", pile_up, "P1 P4 P6"),
 }

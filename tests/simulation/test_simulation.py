@@ -36,6 +36,8 @@ assert task_actions, "it is imported for the actions that it enters"
 pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
 
 STEPS = 25
+JOINS = 5
+"""One history of eight, for eight seeds on end, has a join of jobs that are due together."""
 SEEDS = 500
 EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
@@ -93,6 +95,8 @@ def play(seed: int, *, may_step_clock: bool | None = None) -> World:
     inspector = Inspector(world)
     try:
         world.add_random_jobs(world.random.randint(1, 5))
+        if seed // 8 % 8 == JOINS:
+            world.add_join()
         world.boot_daemon()
         inspector.look()
         for _ in range(STEPS):

@@ -21,7 +21,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from crond_py.crontab.model import Crontab, Group, Job, Pool
+from crond_py.crontab.model import AfterTrigger, Crontab, CronTrigger, Group, Job, Pool, Trigger
 from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.ahead import FARTHEST_AHEAD
 from crond_py.engine.core import Core
@@ -32,7 +32,7 @@ from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Retry, Run
+from crond_py.model import Condition, Retry, Run
 from crond_py.ports import (
     AttemptKey,
     Claim,
@@ -68,6 +68,7 @@ from tests.simulation.tasks import MOST_WAITING, TaskBook
 T = TypeVar("T")
 
 POOL_SIZES = {"default": None, "small": 2, "tiny": 1}
+_OFTEN = ("*/10 * * * * *", "* * * * *", "*/2 * * * *")
 GROUPS = {"few": Group("few", max_running=2), "many": Group("many", 3.0)}
 
 
@@ -199,6 +200,23 @@ class World:
             if self.jobs and self.random.random() < FOLLOWERS:
                 job = replace(job, trigger=after(self.random, sorted(self.jobs)), jitter=None)
             self.set_job(job)
+
+    def add_join(self) -> None:
+        """Put two jobs into the file that are due together, and a third that waits for both."""
+        head = self._new_job("head", CronTrigger((self.random.choice(_OFTEN),)))
+        both = ("left", "right")
+        is_diamond = self.random.random() < 0.5
+        trigger = AfterTrigger({"head": Condition.ANY}) if is_diamond else head.trigger
+        jobs = [replace(self._new_job(name, trigger), timezone=head.timezone) for name in both]
+        conditions = {name: self.random.choice(tuple(Condition)) for name in both}
+        for job in (*([head] if is_diamond else []), *jobs):
+            self.set_job(job)
+        self.set_job(self._new_job("end", AfterTrigger(conditions)))
+
+    def _new_job(self, name: str, trigger: Trigger) -> Job:
+        self.machine.behaviours[name] = random_behaviour(self.random)
+        job = random_job(self.random, name, self.clock.now())
+        return replace(job, trigger=trigger, jitter=None)
 
     def set_job(self, job: Job) -> None:
         """Put a job into the file, or another definition in its place."""

@@ -393,6 +393,22 @@ def test_two_heads_of_one_schedule(machine_with: MachineWith) -> None:
     assert outcomes(world, "end") == ["succeeded", "succeeded"]
 
 
+def test_a_cycle_waits_for_no_time_that_does_not_come_again(machine_with: MachineWith) -> None:
+    """P1: set back, the clock was to bring a head's instant again, and is right before it does."""
+    world = machine_with(*BOTH, JOINS_BOTH)
+    world.machine.tells_exits = True
+    behave(world, other=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    world.kill_daemon()
+    world.boot_daemon()  # which has not seen how the first head ended
+    world.set_clock(-8 * HOUR)
+    world.pass_time(25 * MINUTE)
+    assert (outcomes(world, "other"), rows(world, "end")) == (["succeeded"], [])
+    world.set_clock(8 * HOUR)
+    world.pass_time(MINUTE)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
 def test_heads_may_have_eras_of_their_own(machine_with: MachineWith) -> None:
     """P1: a head that was added between has another count of new times; the join goes on."""
     world = machine_with(HEAD)
