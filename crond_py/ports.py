@@ -423,7 +423,7 @@ class Started:
 class StartFailed:
     """There is no process; ``reason`` says why in words a person can use.
 
-    ``is_recalled``: none was tried, since starts were recalled before its instant.
+    ``is_recalled``: none was tried, since starts were recalled before that.
     """
 
     key: AttemptKey
@@ -532,9 +532,9 @@ class Processes(Protocol):
         ...
 
     def recall(self) -> None:
-        """Make no starts any more whose ``at_ns`` is yet to come; StartFailed tells of each.
+        """Make no starts any more that have an ``at_ns``, be it past; StartFailed tells of each.
 
-        What cannot be recalled any more starts as it would have.
+        What is just being started, and cannot be recalled any more, starts as it would have.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Occurrences that were claimed ahead and recalled: pycron was stopped before their instant.
+"""Occurrences that were claimed ahead and recalled: pycron was stopped before their start.
 
 Such a run stays in the ledger as one that is queued, its attempt closed as cancelled. The next
 daemon does with it what the job's missed policy says of an occurrence that nothing could start.
@@ -15,7 +15,7 @@ from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.schedule import OneOff
 from crond_py.timetable import schedule_of
 
-RECALLED = "pycron was stopped before its instant"
+RECALLED = "pycron was stopped before it was started"
 
 WAS_DISABLED = "its job is disabled"
 WAS_CHANGED = "its job has another schedule now"

@@ -61,8 +61,8 @@ class Bursts:
         self._failed = failed
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
-        self._ushers: dict[Usher, int] = {}  # what they wait for
-        self._recalled_ns: int | None = None
+        self._ushers: set[Usher] = set()
+        self._is_recalled = False
 
     def begin(self, starts: Sequence[Held], at_ns: int) -> None:
         """Start all of it at an instant of the monotonic clock; returns at once."""
@@ -79,16 +79,15 @@ class Bursts:
                 self._forget(thread)
                 self._do_without(part, at_ns, error)
 
-    def recall(self, now_ns: int) -> None:
-        """Have handed back what is for a later instant and has not begun, now and from now on.
+    def recall(self) -> None:
+        """Have handed back what has not begun, now and from now on.
 
         An usher sees that before its next start, so which starts it has made is known as ever.
         """
         with self._lock:
-            self._recalled_ns = now_ns
-            for usher, at_ns in self._ushers.items():
-                if at_ns > now_ns:
-                    usher.recall()
+            self._is_recalled = True
+            for usher in self._ushers:
+                usher.recall()
 
     def close(self, patience_s: float) -> None:
         """Wait for what goes on, but not for long."""
@@ -125,7 +124,7 @@ class Bursts:
         try:
             with self._supervisor.ushering(usher.pids):
                 try:
-                    self._note(usher, at_ns)
+                    self._note(usher)
                     usher.begin()
                 except Exception as error:  # noqa: BLE001 - nothing has begun
                     self._do_without(starts, at_ns, error)
@@ -135,14 +134,14 @@ class Bursts:
                     self._try_to_take(spec, ready, result, at_ns, usher.memory_floor_kb)
         finally:
             with self._lock:
-                self._ushers.pop(usher, None)
+                self._ushers.discard(usher)
             usher.close()
 
-    def _note(self, usher: Usher, at_ns: int) -> None:
+    def _note(self, usher: Usher) -> None:
         """Have an usher recalled with the others, or at once where these were before."""
         with self._lock:
-            self._ushers[usher] = at_ns
-            if self._recalled_ns is not None and at_ns > self._recalled_ns:
+            self._ushers.add(usher)
+            if self._is_recalled:
                 usher.recall()
 
     def _do_without(self, starts: Sequence[Held], at_ns: int, error: Exception) -> None:

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 FAILED: Final = "pycron has failed; its log has more"
 STOPPED: Final = "stopped before it was started"
-RECALLED: Final = "recalled before its instant"
+RECALLED: Final = "recalled before it was started"
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class ProcessRunner:
         self._streams = streams
         self._lock = threading.Lock()
         self._pending: dict[AttemptKey, Wanted] = {}
-        self._recalled_ns: int | None = None
+        self._is_recalled = False
         self._lookups = Lookups(clock)
         self._is_open = False
         self._is_closed = False
@@ -181,19 +181,17 @@ class ProcessRunner:
             self._fail(key, STOPPED)
 
     def recall(self) -> None:
-        """Start nothing any more whose instant has not come; StartFailed tells of each of these.
+        """Start nothing any more that was to wait for an instant; StartFailed tells of each.
 
-        What an usher has it starts until it sees that it is recalled, which is before its instant
-        if that has not come by then.
+        What is just being started is; an usher sees before each of its starts that it is recalled.
         """
-        now_ns = self._clock.monotonic_ns()
         with self._lock:
-            self._recalled_ns = now_ns
-            keys = [key for key, wanted in self._pending.items() if wanted.at_ns > now_ns]
+            self._is_recalled = True
+            keys = [key for key, wanted in self._pending.items() if wanted.at_ns]
         withdrawn = self._starters.withdraw(*keys)
         for key in (*withdrawn, *filter(self._punctual.withdraw, keys)):
             self._fail(key, RECALLED)
-        self._bursts.recall(now_ns)
+        self._bursts.recall()
 
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the marks of runs of that ledger."""
@@ -268,8 +266,7 @@ class ProcessRunner:
         """Return why a start is not to be made any more, or nothing; the caller has the lock."""
         if wanted.stop is not None:
             return STOPPED
-        is_recalled = self._recalled_ns is not None and wanted.at_ns > self._recalled_ns
-        return RECALLED if is_recalled else ""
+        return RECALLED if self._is_recalled and wanted.at_ns else ""
 
     def _is_held(self, spec: ProcessSpec) -> bool:
         """Find what a start needs whose instant has not come yet, and have it wait for that.

@@ -221,10 +221,14 @@ def test_what_is_recalled_before_its_instant_never_begins(harness: Harness) -> N
     assert harness.run(("/bin/true",)).exit.code == 0
 
 
-def test_what_an_usher_waits_with_is_recalled(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ahead_ns", [3_600_000_000_000, 200_000_000], ids=["to come", "past"])
+def test_what_an_usher_has_is_recalled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, ahead_ns: int
 ) -> None:
-    """What is in the hands of an usher is taken back exactly: each start is told not to be made."""
+    """What is in the hands of an usher is taken back exactly: each start is told not to be made.
+
+    That its instant has passed by then changes nothing for what has not begun.
+    """
     is_there, may_begin = threading.Event(), threading.Event()
     begin = Usher.begin
 
@@ -235,8 +239,11 @@ def test_what_an_usher_waits_with_is_recalled(
 
     monkeypatch.setattr(Usher, "begin", begin_later)
     specs = [harness.spec(("/bin/true",)) for _ in range(30)]
-    usher_all(harness, specs, ahead_ns=3_600_000_000_000)
+    until_ns = CLOCK.monotonic_ns() + ahead_ns
+    usher_all(harness, specs, ahead_ns=ahead_ns)
     assert is_there.wait(PATIENCE_S)
+    while ahead_ns < 1_000_000_000 and CLOCK.monotonic_ns() < until_ns + 10_000_000:
+        os.sched_yield()
     harness.runner.recall()
     may_begin.set()
     assert_recalled(harness, specs)

@@ -199,7 +199,7 @@ def test_what_was_claimed_ahead_is_missed(
     """P1, P2: nothing starts after a stop, and the next daemon does what the policy says."""
     world = _stopped_just_before(machine_with, replace(JOB, on_stop=on_stop, missed=missed))
     (run,) = rows(world)
-    assert (str(run.state), run.reason) == ("queued", "pycron was stopped before its instant")
+    assert (str(run.state), run.reason) == ("queued", "pycron was stopped before it was started")
     assert not world.machine.trees
     world.pass_time(MINUTE)
     world.boot_daemon()
