@@ -65,7 +65,7 @@ class Core:
         signals = Signals(parts)
         self._starter = Starter(parts, register, signals)
         self._attempts = Attempts(parts, register, self._starter, signals)
-        self._stopper = Stopper(self._attempts, signals)
+        self._stopper = Stopper(parts, self._attempts, signals)
         self._admitter = Admitter(parts, register, self._attempts, self._stopper)
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
@@ -288,7 +288,11 @@ class Core:
                 return
         if not self._parts.outbox.is_empty:
             log.error("stopped with the ledger not written", extra=fields())
-        left = [run.run.id for run in self._register.runs.values() if run.stage is Stage.RUNNING]
+        running = [run for run in self._register.runs.values() if run.stage is Stage.RUNNING]
+        for active in running:
+            self._stopper.leave(active)
+        self._flush()
+        left = [active.run.id for active in running]
         if left and self._on_stopped:
             log.info("runs are left to the next pycron", extra=fields(left=left))
         callbacks, self._on_stopped = self._on_stopped, []

@@ -24,7 +24,7 @@ from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.recalled import was_recalled, why_dropped
 from crond_py.engine.records import REMOVED_JOBS, ActiveRun, JobState, Stage, Stop
-from crond_py.engine.stopping import Stopper
+from crond_py.engine.stopping import LEFT_RUNNING, Stopper
 from crond_py.engine.telling import fields, log
 from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
 from crond_py.policy import (
@@ -153,6 +153,9 @@ class Recoverer:
         """Say what becomes of a run; what is to be watched of it is watched from here on."""
         attempt, run = active.attempt, active.run
         is_running = run.state is State.RUNNING and attempt is not None
+        # What was left to run on and is gone has ended by itself, unless the machine has.
+        is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
+        was_left = run.reason == LEFT_RUNNING and is_of_this_boot
         spec = self._spec(active) if is_running else None
         remains = Remains.REST if survivors else Remains.NOTHING
         if spec is not None and self._adopt(active, spec, survivors):
@@ -165,7 +168,7 @@ class Recoverer:
                 was_seen=attempt is not None and attempt.pid is not None,
                 stopping=_stopping(attempt),
                 leftovers=active.job.leftovers,
-                wants_rerun=wants_rerun(active.job.on_crash, active.lost + 1),
+                wants_rerun=wants_rerun(active.job.on_crash, active.lost + 1) and not was_left,
                 job_exists=job_exists,
             )
 
@@ -276,6 +279,7 @@ class Recoverer:
             attempt = replace(attempt, started_at=self._started_at(attempt, first))
             active.attempt = attempt
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
+        self._stopper.take_back(active)
         stopping = _stopping(attempt)
         if stopping is not None:
             reason = active.run.reason if active.has_rest else attempt.reason

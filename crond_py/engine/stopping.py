@@ -5,18 +5,36 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crond_py.engine.attempts import Attempts
+from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import short
-from crond_py.model import Outcome
+from crond_py.model import Outcome, State
+from crond_py.ports import SetRun
+
+LEFT_RUNNING = "left running when pycron was stopped"
 
 
 class Stopper:
     """Asks processes to end, then insists; the outcome is entered when the tree is gone."""
 
-    def __init__(self, attempts: Attempts, signals: Signals) -> None:
+    def __init__(self, parts: Parts, attempts: Attempts, signals: Signals) -> None:
+        self._parts = parts
         self._attempts = attempts
         self._signals = signals
+
+    def leave(self, active: ActiveRun) -> None:
+        """Note of a run that is to be left to the next daemon that no crash has cut it short."""
+        is_whole = active.attempt is not None and active.attempt.pid and not active.how_lost
+        if is_whole and active.is_to_be_left and active.run.reason != LEFT_RUNNING:
+            active.run = replace(active.run, reason=LEFT_RUNNING)
+            self._parts.outbox.write(SetRun(active.run.id, State.RUNNING, reason=LEFT_RUNNING))
+
+    def take_back(self, active: ActiveRun) -> None:
+        """Note that a run which was left is in our care, as it still runs."""
+        if active.run.reason == LEFT_RUNNING:
+            active.run = replace(active.run, reason="")
+            self._parts.outbox.write(SetRun(active.run.id, State.RUNNING))
 
     def cancel(self, active: ActiveRun, reason: str, *, is_forced: bool = False) -> bool:
         """End a run as cancelled; True if its processes must end first.

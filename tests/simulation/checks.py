@@ -801,9 +801,16 @@ def _final_row(inspector: Inspector, run: Run) -> Wrong:
 
 
 def _was_run_again(inspector: Inspector, run: Run) -> Wrong:
-    """P3: what a crash cut short is run again where that is asked for, up to a ceiling."""
+    """P3: what a crash cut short is run again where that is asked for, up to a ceiling.
+
+    A stop cuts nothing short that it leaves to the next daemon.
+    """
     jobs = _jobs(inspector, run)
-    tree = inspector.world.tree_of(AttemptKey(run.id, len(run.attempts)))
+    key = AttemptKey(run.id, len(run.attempts))
+    tree = inspector.world.tree_of(key)
+    may_be_left = any(job.on_stop is OnStop.LEAVE for job in jobs)
+    if may_be_left and key in inspector.world.requests.left_running:
+        return
     was_seen = tree is not None and tree.was_seen_ending
     is_asked_for = all(job.on_crash is OnCrash.RERUN for job in jobs)
     if run.outcome is not Outcome.LOST or was_seen or not is_asked_for:

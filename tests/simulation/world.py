@@ -117,7 +117,7 @@ class Requests:
 
     ``cancelled``: runs of which it was said that they are cancelled, and since when (monotonic).
     ``asked_to_cancel`` and ``asked_jobs``: whether or not it was said. ``definitions``: every
-    definition that a job has ever had in force.
+    definition that a job has ever had in force. ``left_running``: what a stop has left so.
     """
 
     cancelled: dict[int, int] = field(default_factory=dict)
@@ -127,6 +127,7 @@ class Requests:
     removed: set[str] = field(default_factory=set)
     definitions: dict[str, list[Job]] = field(default_factory=dict)
     stops: int = 0
+    left_running: set[AttemptKey] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -285,6 +286,8 @@ class World:
 
     def boot_daemon(self) -> None:
         """Start a daemon on what is there."""
+        by_key = self.machine.by_key  # what is back under watch can be cut short again
+        self.requests.left_running -= {k for k, tree in by_key.items() if tree.leader.is_alive}
         self.pass_time(self.takes)
         self.story.life += 1
         self.story.tell("the daemon starts")
@@ -336,6 +339,9 @@ class World:
             self.boots += 1
 
     def _end_life(self, *, power_cut: bool = False) -> None:
+        if self.daemon is not None and self.daemon.phase == "stopping":
+            by_key = self.machine.by_key
+            self.requests.left_running |= {k for k, t in by_key.items() if t.leader.is_alive}
         self.daemon = None
         self.crash_in = self.crash_at = None
         failing = self.ledger.failing

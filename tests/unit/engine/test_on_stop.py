@@ -88,6 +88,29 @@ def test_left_and_gone_before_the_next_start(machine_with: MachineWith) -> None:
     assert "ended while pycron was away" in run.reason
 
 
+@pytest.mark.parametrize("then", ["it ends", "the machine ends", "back, and a crash"])
+def test_a_stop_cuts_nothing_short_that_it_leaves(machine_with: MachineWith, then: str) -> None:
+    """P3: what a stop left is not run again if it ended meanwhile; what a crash cut short is."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
+    world = machine_with(job, lasts=20 * MINUTE)
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    stop(world)
+    world.kill_daemon(power_cut=then == "the machine ends")
+    if then == "back, and a crash":
+        world.boot_daemon()
+        world.pass_time(MINUTE)
+        world.kill_daemon()
+    world.pass_time(25 * MINUTE)
+    world.boot_daemon()
+    (run,) = rows(world)
+    if then == "it ends":
+        assert str(run.outcome) == "lost"
+        assert run.reason == "ended while pycron was away, nobody saw how"
+    else:
+        assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
+        assert is_alive(world) == 1
+
+
 def test_left_runs_are_left_even_when_told_twice(machine_with: MachineWith) -> None:
     """A second signal ends what is waited for, and not what is to be left."""
     waits = Job("b", JOB.trigger, "true", timezone="UTC")
