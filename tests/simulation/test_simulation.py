@@ -37,7 +37,10 @@ pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
 
 STEPS = 25
 JOINS = 5
-"""One history of eight, for eight seeds on end, has a join of jobs that are due together."""
+"""Of the histories that leave the clock alone, one of eight has a join of jobs due together.
+
+A join whose head's instant comes twice is looked at in the engine's own tests.
+"""
 SEEDS = 500
 EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
@@ -95,7 +98,7 @@ def play(seed: int, *, may_step_clock: bool | None = None) -> World:
     inspector = Inspector(world)
     try:
         world.add_random_jobs(world.random.randint(1, 5))
-        if seed // 8 % 8 == JOINS:
+        if seed // 8 % 8 == JOINS and not world.may_step_clock:
             world.add_join()
         world.boot_daemon()
         inspector.look()
