@@ -389,8 +389,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
 
 TRIED_FIRST = {
     "a cancelled task comes all the same": 1,
-    "elapsed time follows the clock": 2235,
-    "what follows is seen to before a start is over": 1578,
+    "elapsed time follows the clock": 671,
+    "what follows is seen to before a start is over": 430,
     "a clock that is right again is a new one": 381,
     "a job that is removed is not forgotten": 263,
     "retries begin while the daemon stops": 116,
