@@ -286,8 +286,6 @@ class World:
 
     def boot_daemon(self) -> None:
         """Start a daemon on what is there."""
-        by_key = self.machine.by_key  # what is back under watch can be cut short again
-        self.requests.left_running -= {k for k, tree in by_key.items() if tree.leader.is_alive}
         self.pass_time(self.takes)
         self.story.life += 1
         self.story.tell("the daemon starts")
