@@ -10,7 +10,7 @@
 What holds, whatever happens:
 
 1. Each start is answered by one StartFailed, or by one Started and later one Ended; so is one
-   that is recalled before its instant.
+   that is recalled.
 2. Only a child of ours is reaped, by its own number, and only here; its exit status goes nowhere
    else. Until it is reaped its number is its own, so signals reach what they are meant for;
    everything else is held by a pidfd and told from namesakes by its start.

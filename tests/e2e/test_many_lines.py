@@ -87,31 +87,30 @@ def test_to_a_file(daemon: Daemon, bell: Bell, limit: str, seconds: int) -> None
         _assert_kept(_output(daemon), printed)
 
 
+def _streamed(daemon: Daemon, bell: Bell, seconds: int, limit: str) -> list[str]:
+    """Return the lines that the log has got when the last of them was there."""
+    log = daemon.start(_job("stream", limit, seconds))
+    with _beside(daemon, bell, seconds):
+        log.wait("run succeeded", job="paced_lines")
+    log.wait("output", line=_printed(seconds)[-1])
+    assert_small(daemon)
+    daemon.stop()
+    return [event["line"] for event in log.all("output", logger="pycron.output")]
+
+
 @pytest.mark.parametrize("seconds", SECONDS)
 def test_into_the_log(daemon: Daemon, bell: Bell, seconds: int) -> None:
     """Each line is passed on, once and in order, and the job goes on as if nobody read it (P4)."""
-    log = daemon.start(_job("stream", "none", seconds))
     printed = _printed(seconds)
-    with _beside(daemon, bell, seconds):
-        log.wait("run succeeded", job="paced_lines")
-    log.wait("output", line=printed[-1])
-    assert_small(daemon)
-    daemon.stop()
-    assert [event["line"] for event in log.all("output", logger="pycron.output")] == printed
+    assert _streamed(daemon, bell, seconds, "none") == printed
     assert _output(daemon).decode().splitlines() == printed
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
 def test_into_the_log_and_limited(daemon: Daemon, bell: Bell, seconds: int) -> None:
     """What is left out of the file before it was passed on is left out of the log, and said."""
-    log = daemon.start(_job("stream", "256K", seconds))
     printed = _printed(seconds)
-    with _beside(daemon, bell, seconds):
-        log.wait("run succeeded", job="paced_lines")
-    log.wait("output", line=printed[-1])
-    assert_small(daemon)
-    daemon.stop()
-    lines = [event["line"] for event in log.all("output", logger="pycron.output")]
+    lines = _streamed(daemon, bell, seconds, "256K")
     assert lines[0] == printed[0]
     whole = [line for line in lines if re.fullmatch(r"line \d{7} of very many", line)]
     assert whole == sorted(set(whole))

@@ -13,7 +13,7 @@ from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, RequestRefusedError
 from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
 from crond_py.ports import AttemptKey, ProcessSpec, SetAttempt, StartFailed, Write
-from tests.simulation.fakes import Behaviour, FakeProcesses
+from tests.simulation.fakes import Behaviour, FakeProcesses, Tree
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
@@ -177,17 +177,22 @@ def test_a_cancel_of_a_start_ends_what_earlier_attempts_have_left(
     assert not is_alive(world)
 
 
+def _cancel_as_it_ends(world: World, tree: Tree) -> None:
+    """Have a command end, and its run cancelled before the engine has heard of that."""
+    world.machine._end(tree, tree.leader)
+    assert world.daemon is not None
+    world.daemon.processes.reap()
+    ask(world, "cancel")
+    world.pass_time(SECOND)
+
+
 def test_a_cancel_that_crosses_with_the_end_leaves_nothing(machine_with: MachineWith) -> None:
     """P6: the command had just ended by itself, and what it has left was let be."""
     world = machine_with(JOB)
     world.machine.behaviours["a"] = replace(LEAVES, lasts=(MINUTE,))
     world.pass_time(MINUTE + 5 * SECOND)
     (tree,) = world.machine.alive
-    world.machine._end(tree, tree.leader)
-    assert world.daemon is not None
-    world.daemon.processes.reap()  # it is told, and the engine has not heard of it
-    ask(world, "cancel")
-    world.pass_time(SECOND)
+    _cancel_as_it_ends(world, tree)
     (run,) = rows(world)
     assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
     assert run.attempts[0].exit == Exit(code=1)
@@ -203,11 +208,7 @@ def test_a_cancel_that_crosses_leaves_nothing_of_earlier_attempts(
     world.pass_time(20 * SECOND)
     assert is_alive(world) == 2
     last = world.machine.alive[-1]
-    world.machine._end(last, last.leader)
-    assert world.daemon is not None
-    world.daemon.processes.reap()  # it is told, and the engine has not heard of it
-    ask(world, "cancel")
-    world.pass_time(SECOND)
+    _cancel_as_it_ends(world, last)
     (run,) = rows(world)
     assert (str(run.outcome), run.reason) == ("cancelled", "cancelled on request")
     assert not is_alive(world)
