@@ -192,7 +192,7 @@ class Core:
 
         That is up to the jobs' ``on_stop``. After ``limit`` (None: no limit) the processes that
         are waited for are ended. What is queued or waits for a retry stays in the ledger and goes
-        on with the next start; what was claimed ahead of an instant that is yet to come, too.
+        on with the next start; what was claimed ahead and is not started yet is that one's, too.
         """
         self._on_stopped.append(on_stopped)
         if not self._register.is_stopping:
