@@ -20,7 +20,7 @@ from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
 from crond_py.engine.admission import Admitter
 from crond_py.engine.ahead import AHEAD, EARLY, FARTHEST_AHEAD, LEADS, lead_of_next_look
-from crond_py.engine.events import OccurrenceDue
+from crond_py.engine.events import CyclesDue, OccurrenceDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState, Stage
 from crond_py.engine.telling import fields, log
@@ -517,6 +517,8 @@ class Agenda:
         state.fault = f"disabled: {error}"
         state.schedule = None
         self.disarm(state)
+        # A join may wait for an occurrence that does not come any more.
+        self._parts.timers.call_at(self._parts.timekeeper.reading(), CyclesDue())
         log.error(
             "job disabled, its schedule cannot be followed",
             exc_info=error,

@@ -255,6 +255,7 @@ class Chains:
         """Yield the eras of the cycle's runs, open or to come, of a job and of all those above it.
 
         The one that is just getting its outcome is among them: what follows it is yet to be made.
+        So is what a join there has not decided: it will be, and have its row.
         """
         seen: set[str] = set()
         waiting = [name]
@@ -265,6 +266,8 @@ class Chains:
                 continue
             seen.add(job)
             eras = [active.run.era for active in _open(state) if active.run.due == news.due]
+            if job in self._joins:
+                eras += self._joins[job].open_eras(news.due, news.era)
             is_accounted = not state.is_live or state.cursor.accounted_until >= news.due
             if state.is_live and isinstance(state.job.trigger, AfterTrigger):
                 waiting += state.job.trigger.conditions

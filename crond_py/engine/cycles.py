@@ -75,6 +75,11 @@ class Join:
                 self.cycles.popitem(last=False)
         return cycle
 
+    def open_eras(self, due: datetime, era: int) -> list[int]:
+        """Return the era of the run that is to come of a cycle, where it is open."""
+        cycle = self.cycles.get(self.key(due, era))
+        return [] if cycle is None or cycle.is_decided else [cycle.era]
+
     def is_over(self, due: datetime) -> bool:
         """Whether a cycle was skipped as one of a stretch."""
         return any(first <= due <= last for first, last, _ in self.stretches)

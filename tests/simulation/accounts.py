@@ -270,8 +270,8 @@ class Accounts:
         """Begin a segment of a job that was not in force, or not by this schedule."""
         over = self.again.passed_over(job.name) if has_past_times(job) else None
         was_set = bool(self.world.steps)
-        is_unknown = job.name in self.again.unknown
-        is_barred = over is not None and over.until > cursor.baseline
+        is_unknown = job.name in self.again.unknown and has_past_times(job)
+        is_barred = over is not None and over.until + AHEAD > cursor.baseline
         if is_barred or cursor.barrier_until is not None or (was_set and is_unknown):
             is_told = not was_set and not is_unknown
             self._begin_in_its_time(job, cursor, now, is_told=is_told, since=since)
@@ -295,9 +295,9 @@ class Accounts:
     ) -> None:
         """Begin a segment where an older time had ended, if the clock is back in one."""
         over, after = self.again.passed_over(job.name), None
-        if over is not None and over.until > cursor.baseline:
+        if over is not None and over.until + AHEAD > cursor.baseline:
             is_told = is_told and over.is_known and over.since <= cursor.baseline
-            after = over.until + AHEAD if is_told else None
+            after = over.until + AHEAD if is_told else None  # what was claimed ahead has its row
         self._begin(job, cursor, now, since=since, after=after)
         if not is_told:
             self.open[job.name].is_sure = False

@@ -41,7 +41,8 @@ class Reached:
 class Again:
     """What has been run of each job, and how the clock stood then.
 
-    ``unknown`` are jobs of which no look has told how far they were when the clock was set.
+    ``unknown`` are jobs of which no look has told how far they were when the clock was set; one
+    that went by elapsed time then may go by the clock since.
     ``far`` is how far the clock has been set in steps of more than three hours alone: smaller ones
     may come to as much together, and nobody is asked to add them up.
     """
@@ -67,9 +68,7 @@ class Again:
         if abs(step) > NEW_TIME:
             for name, reached in self.present.items():
                 self.past[name].append(replace(reached))
-            in_force = self.world.in_force.items()
-            counted = {name for name, job in in_force if has_past_times(job)}
-            self.unknown |= counted - self.present.keys()
+            self.unknown |= self.world.in_force.keys() - self.present.keys()
             self.far += step
         if not was_seen:
             self.is_unseen = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
+from crond_py.policy import Occurrences
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
@@ -496,6 +498,35 @@ def test_an_upstream_that_does_not_come_any_more(machine_with: MachineWith) -> N
     world.pass_time(SECOND)
     (run,) = rows(world, "end")
     assert run.reason == "upstream_unknown: nobody knows what became of next"
+
+
+def test_an_upstream_whose_schedule_cannot_be_followed_any_more(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what its fault takes from the agenda is not waited for."""
+    head = replace(HEAD, missed=Missed.SKIP)
+    second = replace(head, name="other", trigger=CronTrigger(("0 0-23 * * *",)))
+    world = machine_with(head, second, after("end", head="any", other="any"))
+    assert world.daemon is not None
+    other = world.daemon.core._register.states["other"]
+    assert other.schedule is not None
+    monkeypatch.setattr(type(other.schedule), "count", _raising_for(other.schedule))
+    world.freeze(HOUR + MINUTE)
+    world.pass_time(SECOND)
+    assert (outcomes(world, "head"), outcomes(world, "other")) == (["missed"], [])
+    (run,) = rows(world, "end")
+    assert run.reason == "upstream_unknown: nobody knows what became of other"
+
+
+def _raising_for(broken: Occurrences) -> Callable[[Occurrences, datetime, datetime], int]:
+    count = type(broken).count
+
+    def count_or_raise(schedule: Occurrences, after: datetime, until: datetime) -> int:
+        if schedule is broken:
+            raise ArithmeticError("it cannot be counted")
+        return count(schedule, after, until)
+
+    return count_or_raise
 
 
 def test_a_disabled_upstream_that_still_runs_is_waited_for(machine_with: MachineWith) -> None:
