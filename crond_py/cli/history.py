@@ -79,7 +79,7 @@ def command(
         limit=number or None,
     )
     places = places_of(crontab, state_dir)
-    with reading(places) as ledger:
+    with reading(places, tells_lack=True) as ledger:
         runs = ledger.runs(query) if ledger else []
         is_number = job is not None and not runs and is_run_id(job)
         one = ledger.run(int(job or 0)) if ledger and is_number else None

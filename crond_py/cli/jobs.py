@@ -88,7 +88,7 @@ def _from_files(places: Places) -> JobList:
 
 def _read_past(places: Places) -> _Past:
     try:
-        with reading(places) as ledger:
+        with reading(places, tells_lack=True) as ledger:
             if ledger is not None:
                 return _Past(ledger.cursors(), ledger.last_runs(), ledger.open_runs())
     except LedgerError as error:

@@ -67,7 +67,7 @@ def command(
     if task is not None and wanted is None:
         raise UsageError(f"{task!r} is the number of no task; write 17 or task:17")
     places = places_of(crontab, state_dir)
-    with reading(places) as ledger:
+    with reading(places, tells_lack=True) as ledger:
         if ledger is None:
             say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
         listing = _Listing(ledger, SystemClock().now()) if ledger is not None else None

@@ -46,6 +46,11 @@ _MARK = b"PYJ1"
 _HEAD = struct.Struct("<4sQII")
 
 
+def journal_file(path: Path) -> Path:
+    """Return where the journal of the ledger at ``path`` is."""
+    return path.with_name(f"{path.stem}.journal")
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record; ``place`` is where the next one begins."""
@@ -68,7 +73,15 @@ class Journal:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open the journal at ``path``, which is made where it is not. Raises LedgerError."""
-        descriptor = _open(path)
+        return cls._opened(path, _open(path))
+
+    @classmethod
+    def open_to_read(cls, path: Path) -> Self:
+        """Open a journal that another process writes. Raises LedgerError."""
+        return cls._opened(path, _open(path, os.O_RDONLY))
+
+    @classmethod
+    def _opened(cls, path: Path, descriptor: int) -> Self:
         try:
             return cls(path, descriptor, *_read_title(path, descriptor))
         except BaseException:
@@ -199,9 +212,9 @@ class Journal:
             self._descriptor = -1
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, access: int = os.O_RDWR | os.O_CREAT) -> int:
     # O_NONBLOCK: a FIFO of that name must not hold the daemon up.
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = access | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         return os.open(path, flags, 0o600)
     except OSError as error:

@@ -18,7 +18,7 @@ from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger.aside import tell_results
 from crond_py.ledger.database import damaged, is_passing
-from crond_py.ledger.journal import Journal, Record
+from crond_py.ledger.journal import Journal, Record, journal_file
 from crond_py.ledger.journaled import JournaledLedger, tell_damage
 from crond_py.ledger.known import Remains
 from crond_py.ledger.mark import Mark, read_mark
@@ -91,11 +91,6 @@ def open_ledger(
         write_spare(path, ledger.remains, is_final=False)
         opened.pop_all()
     return ledger
-
-
-def journal_file(path: Path) -> Path:
-    """Return where the journal of the ledger at ``path`` is."""
-    return path.with_name(f"{path.stem}.journal")
 
 
 def _open_journal(path: Path) -> tuple[Journal | None, list[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -25,6 +26,7 @@ from crond_py.ledger.database import (
     load_queries,
     schema_version,
 )
+from crond_py.ledger.journal import Journal, journal_file
 from crond_py.ledger.records import LARGEST_ID, Row, to_cursor, to_runs, to_text, to_us
 from crond_py.ledger.tasks import AskingTasks
 from crond_py.model import Cursor, Run
@@ -165,6 +167,21 @@ class SqliteReader(Asking):
         if not rows:
             raise LedgerError(_nothing_yet(self._path))
         return str(rows[0][0])
+
+    def has_kept_aside(self) -> bool:
+        """Tell whether the journal has records that the ledger has not taken, as far as is known.
+
+        They are written while the file takes nothing, and copied to it when it does again.
+        """
+        try:
+            journal = Journal.open_to_read(journal_file(self._path))
+        except LedgerError:  # there is none, or it is not for everybody's eyes
+            return False
+        with closing(journal), suppress(LedgerError):
+            if journal.identity == self._identity:
+                applied = int(self._rows(load_queries()["journal_applied"])[0][0])
+                return any(record.number > applied for record in journal.records())
+        return False
 
     def _rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Ask; and ask again where a daemon has started meanwhile.

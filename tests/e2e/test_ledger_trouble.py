@@ -47,6 +47,7 @@ command = 'sh "$STAMP" ran'
 """
 
 IN_JOURNAL = "the ledger cannot be written; what runs is kept in the journal"
+LACKS = "pycron: the newest records are not shown: "
 OVER = "the ledger can be written again"
 
 
@@ -96,6 +97,7 @@ def test_killed_whilelocked(daemon: Daemon) -> None:
         log.wait(IN_JOURNAL)
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
         daemon.kill()
+    assert LACKS in daemon.cli("history").stderr
     log = daemon.start()
     log.wait("what an earlier pycron kept in the journal is in the ledger now")
     (long,) = [run for run in daemon.status()["active"] if run["job"] == "long"]
@@ -104,6 +106,7 @@ def test_killed_whilelocked(daemon: Daemon) -> None:
     daemon.cli("cancel", "long")
     log.wait("run cancelled", job="long")
     daemon.stop()
+    assert daemon.cli("history").stderr == ""
     rows = daemon.history("tick")
     assert_accounted(rows, timedelta(seconds=1))
     assert len({stamp.due for stamp in daemon.stamps("tick")}) == len(daemon.stamps("tick"))

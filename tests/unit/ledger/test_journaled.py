@@ -19,11 +19,11 @@ from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
 from crond_py.ledger import steps as steps_module
 from crond_py.ledger.aside import AT_ONCE, Aside
 from crond_py.ledger.database import load_migrations
-from crond_py.ledger.journal import Journal
+from crond_py.ledger.journal import Journal, journal_file
 from crond_py.ledger.journaled import MOST_MENDED, JournaledLedger
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.lock import StateLock
-from crond_py.ledger.opening import journal_file, open_ledger
+from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
 from crond_py.model import Attempt, Cursor, Outcome, Run, State

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.ledger.journal import journal_file
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.mark import Mark, MarkKeeper, mark_file, read_mark
-from crond_py.ledger.opening import journal_file, open_ledger
+from crond_py.ledger.opening import open_ledger
 from crond_py.model import Cursor
 from crond_py.ports import Gap, SetCursor
 from tests.support.clock import FakeClock

@@ -13,10 +13,11 @@ import pytest
 
 from crond_py.errors import LedgerError
 from crond_py.ledger import salvage as salvage_module
+from crond_py.ledger.journal import journal_file
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.known import Remains
 from crond_py.ledger.mark import mark_file
-from crond_py.ledger.opening import journal_file, open_ledger
+from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.salvage import begin_in_place, salvage
 from crond_py.ledger.spare import read_spare, spare_file
 from crond_py.ledger.sqlite import SqliteLedger
