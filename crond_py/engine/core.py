@@ -116,8 +116,9 @@ class Core:
             now, gap = self._parts.timekeeper.now(), self._ledger.gap
             for state in list(self._register.states.values()):
                 self._agenda.begin(state, now, gap)
-        for state in list(self._register.states.values()):
-            self._agenda.begin_startup(state, gap)
+        with self._chains.collecting():
+            for state in list(self._register.states.values()):
+                self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
         self._flush()
         self._agenda.set_timers()

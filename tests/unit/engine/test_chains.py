@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool
+from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool, StartupTrigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
@@ -618,6 +618,22 @@ def test_what_joins_two_that_a_crash_has_cut_short(
     world.pass_time(MINUTE)
     assert [outcomes(world, side) for side in sides] == [["lost"], ["lost"]]
     assert outcomes(world, "end") == ["succeeded"]
+
+
+def test_what_joins_two_that_are_due_at_the_start(machine_with: MachineWith) -> None:
+    """P1: one may have its outcome before the other has its row, and is not alone for that."""
+    first = Job("first", StartupTrigger(), "true", timezone="UTC", overlap=Overlap.SKIP)
+    second = replace(first, name="second", overlap=Overlap.ALLOW)
+    world = machine_with(first, second, after("end", first="any", second="any"))
+    behave(world, first=Behaviour(lasts=(10 * MINUTE,)))
+    for _ in range(2):
+        world.pass_time(MINUTE)
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(MINUTE)
+    assert outcomes(world, "first") == ["succeeded", "running", "skipped"]
+    last = rows(world, "end")[-1]
+    assert (str(last.outcome), last.due) == ("succeeded", rows(world, "second")[-1].due)
 
 
 @pytest.mark.parametrize("policies", [("skip", "skip"), ("skip", "once"), ("once", "skip")])
