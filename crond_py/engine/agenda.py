@@ -43,8 +43,15 @@ from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 LATE = timedelta(seconds=1)
 """An occurrence whose timer fires later than this was not merely late: nothing could start it."""
 
+LONGEST_HOLD_UP = timedelta(minutes=1)
+"""An occurrence that we were too busy to wait for in time is started later than ``LATE``, too.
+
+But no later than this.
+"""
+
 WAS_DOWN = "pycron was not running"
 WAS_FROZEN = "pycron was frozen or the machine suspended"
+WAS_HELD_UP = "pycron was held up, by a slow disk or too much work"
 WAS_SET_FORWARD = "the clock was set forward"
 WAS_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 WAS_PAST = "its time was past when pycron first read it"
@@ -297,8 +304,10 @@ class Agenda:
         return next(lead for least, lead in self.leads if number >= least)
 
     def _wait_for(self, state: JobState, due: datetime, ahead: timedelta) -> None:
+        timekeeper = self._parts.timekeeper
+        state.is_set_late = timekeeper.deadline(due) < timekeeper.reading()
         state.timer = self._parts.timers.call_at(
-            self._parts.timekeeper.deadline(due - ahead),
+            timekeeper.deadline(due - ahead),
             OccurrenceDue(state, due),
             priority=state.job.priority,
         )
@@ -330,13 +339,22 @@ class Agenda:
         if due > fired_at and not self._admitter.is_free(state):
             self._wait_for(state, due, lead_of_next_look(due - fired_at))
             return
-        if fired_at - due > LATE:
-            self._settle(state, fired_at, WAS_FROZEN)
+        if fired_at - due > LATE and not self._is_merely_late(state, due, fired_at):
+            self._settle(state, fired_at, WAS_HELD_UP if state.is_set_late else WAS_FROZEN)
         else:
             self._save(state, advance(state.cursor, due))
             self._admitter.admit(state, due, Cause.SCHEDULE)
             self._begin_delay_if_idle(state)
         self.arm(state)
+
+    def _is_merely_late(self, state: JobState, due: datetime, fired_at: datetime) -> bool:
+        """Whether it was we who came too late to an occurrence, and it is still the newest one."""
+        if not state.is_set_late or fired_at - due > LONGEST_HOLD_UP or state.schedule is None:
+            return False
+        newest = None
+        with self._guarding(state):
+            newest = state.schedule.latest_until(fired_at)
+        return newest == due
 
     def job_idle(self, state: JobState, ended_at: datetime) -> None:
         """Begin a fixed delay at the end of a job's last active run."""

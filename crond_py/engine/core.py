@@ -120,6 +120,7 @@ class Core:
             for state in list(self._register.states.values()):
                 self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
+        self._agenda.set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
         self._agenda.set_timers()
 
@@ -262,12 +263,16 @@ class Core:
         with _outliving("tasks not taken up"):
             self._tasks.feed()
             self._tasks.attend()
+        self._set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
-        with _outliving("timers not set"):
-            self._agenda.set_timers()
+        self._set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()
         self._tell_stopped()
+
+    def _set_timers(self) -> None:
+        with _outliving("timers not set"):
+            self._agenda.set_timers()
 
     def _sweep(self) -> None:
         if self._ledger_retry is None:

@@ -135,9 +135,9 @@ class JobState:
 
     ``schedule`` is None where nothing is due by itself: at startup only, or while a fixed delay
     waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
-    have had one before the clock was set back. ``fault`` says why the job was disabled by the
-    engine. ``is_task``: it was not in a crontab but handed in, and is known only as long as it has
-    a run.
+    have had one before the clock was set back. ``is_set_late``: its timer was set only when
+    ``next_due`` had passed. ``fault`` says why the job was disabled by the engine. ``is_task``: it
+    was not in a crontab but handed in, and is known only as long as it has a run.
     """
 
     job: Job
@@ -145,6 +145,7 @@ class JobState:
     schedule: Occurrences | None = None
     next_due: datetime | None = None
     timer: Timer | None = None
+    is_set_late: bool = False
     active: list[ActiveRun] = field(default_factory=list)
     queued: list[ActiveRun] = field(default_factory=list)
     last: Run | None = None

@@ -1,0 +1,107 @@
+"""A slow disk: what becomes due while the engine waits for it is started late, not missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import CronTrigger, Job
+from crond_py.engine.events import TimersFired
+from crond_py.ledger.memory import MemoryLedger
+from crond_py.model import Cause, Missed, Overlap
+from crond_py.ports import Write
+from tests.simulation.world import World
+from tests.unit.engine.conftest import SECOND, MachineWith, rows
+
+MINUTELY = Job(
+    "a", CronTrigger(("* * * * *",)), "true", timezone="UTC", missed=Missed.SKIP, queue_limit=100
+)
+EACH_SECOND = replace(MINUTELY, trigger=CronTrigger(("* * * * * *",)), overlap=Overlap.ALLOW)
+HELD_UP = 'pycron was held up, by a slow disk or too much work; missed = "skip"'
+
+
+class SlowDisk:
+    """Has the next durable write take as long as it is told; timers fire all the while."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world = world
+        self._span = timedelta(0)
+        write = MemoryLedger.write
+
+        def slowly(
+            ledger: MemoryLedger, writes: Sequence[Write], *, durable: bool
+        ) -> list[int | None]:
+            span, self._span = self._span, self._span if not durable else timedelta(0)
+            if durable:
+                self._stall(span)
+            return write(ledger, writes, durable=durable)
+
+        monkeypatch.setattr(MemoryLedger, "write", slowly)
+
+    def takes(self, span: timedelta) -> None:
+        """Have the next durable write take so long."""
+        self._span = span
+
+    def _stall(self, span: timedelta) -> None:
+        clock, daemon = self._world.clock, self._world.daemon
+        end_ns = clock.monotonic_ns() + span // timedelta(microseconds=1) * 1000
+        while daemon is not None and (deadline := daemon.timers.next_deadline()) is not None:
+            if deadline > end_ns:
+                break
+            clock.advance_ns(max(0, deadline - clock.monotonic_ns()))
+            fired = daemon.timers.pop_due(clock.monotonic_ns())
+            daemon.inbox.append(TimersFired(fired, clock.monotonic_ns()))
+        clock.advance_ns(end_ns - clock.monotonic_ns())
+
+
+def test_at_a_start(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: the first commit takes longer than it is to the next instant."""
+    world = machine_with(MINUTELY)
+    world.pass_time(2 * SECOND)
+    world.kill_daemon()
+    now = world.clock.now()
+    world.pass_time(timedelta(seconds=59 - now.second, microseconds=999_999 - now.microsecond))
+    world.set_job(replace(MINUTELY, name="new"))  # whose first cursor is durable
+    SlowDisk(world, monkeypatch).takes(1.5 * SECOND)
+    world.boot_daemon()
+    world.pass_time(5 * SECOND)
+    (run,) = rows(world)
+    assert (run.due.second, run.cause, str(run.outcome)) == (0, Cause.SCHEDULE, "succeeded")
+
+
+def test_at_work(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: it may be the newest instant for which the timer could not be set in time."""
+    world = machine_with(EACH_SECOND)
+    disk = SlowDisk(world, monkeypatch)
+    world.pass_time(5 * SECOND)
+    disk.takes(2.5 * SECOND)
+    world.pass_time(10 * SECOND)
+    *over, _ = rows(world)
+    assert {(run.cause, str(run.outcome)) for run in over} == {(Cause.SCHEDULE, "succeeded")}
+    seconds = [run.due.second for run in rows(world)]
+    assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
+
+
+def test_for_long(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1: what is passed over by newer instants is missed, and it is said that it was our doing."""
+    world = machine_with(EACH_SECOND)
+    disk = SlowDisk(world, monkeypatch)
+    world.pass_time(5 * SECOND)
+    disk.takes(20 * SECOND)
+    world.pass_time(30 * SECOND)
+    (missed,) = [run for run in rows(world) if str(run.outcome) == "missed"]
+    assert missed.reason == HELD_UP
+    assert missed.count == pytest.approx(18, abs=2)
+
+
+def test_a_freeze_is_another_thing(machine_with: MachineWith) -> None:
+    """P1: a machine that was suspended has missed what was due then, however short it was."""
+    world = machine_with(EACH_SECOND)
+    world.pass_time(5 * SECOND)
+    world.freeze(3 * SECOND)
+    world.pass_time(SECOND)
+    (missed,) = [run for run in rows(world) if str(run.outcome) == "missed"]
+    assert missed.reason.startswith("pycron was frozen or the machine suspended")
