@@ -226,7 +226,8 @@ class Attempt:
     attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
     With an ``outcome`` it is over, and what it and earlier ones have left is being ended; it is
     then the run whose outcome that will be, and whose reason says why.
-    ``lag`` is known of first attempts that were started.
+    ``lag`` is known of first attempts that were started. ``user`` is whose processes it was started
+    with, by name or number; None: nobody knows.
     """
 
     number: int
@@ -242,6 +243,7 @@ class Attempt:
     output: str = ""
     stopping: Outcome | None = None
     lag: Lag | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

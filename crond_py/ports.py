@@ -386,8 +386,9 @@ class ProcessSpec:
     ``cwd`` None the account's home; both, and the files, are looked up when the process starts.
     ``stdin`` is text that it reads, or a file; None: nothing.
 
-    ``is_user_known`` False: whose the run's processes are nobody can say any more. Nothing is
-    started by such a spec; it is for what an attempt has left.
+    ``earlier_users`` are others than ``user`` whom earlier attempts of the run were started as, so
+    what these have left is theirs. ``is_user_known`` False: whose the run's processes are nobody
+    can say any more. Nothing is started by such a spec; it is for what an attempt has left.
     """
 
     key: AttemptKey
@@ -405,6 +406,7 @@ class ProcessSpec:
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
     text: str = ""
+    earlier_users: tuple[str, ...] = ()
     is_user_known: bool = True
 
 
@@ -565,7 +567,7 @@ class Processes(Protocol):
 
         Ended comes when all of it is gone; how the attempt ended nobody can tell. ``stop`` ends
         it, as it ends what else of the tree is found. Whose processes are taken for the attempt's
-        goes by the spec's user, as ``end_rest`` says.
+        goes by the spec's users, as ``end_rest`` says.
         """
         ...
 
@@ -575,8 +577,8 @@ class Processes(Protocol):
         What there is of it is found, and gets SIGTERM, or with ``force`` SIGKILL. ``spec`` is that
         of the newest attempt, whose Ended comes (once more) when nothing is left, perhaps at once.
 
-        What shows the marks of the run is taken for its own if it belongs to the spec's user, to
-        root or to us, since everybody can put these marks on. Where that user is not known anybody
+        What shows the marks of the run is taken for its own if it belongs to a user of the spec, to
+        root or to us, since everybody can put these marks on. Where one is not known anybody
         is believed: better that a stranger's process is ended that has asked for it than that the
         run's own lives on.
         """

@@ -186,8 +186,7 @@ class Recoverer:
 
     def _spec(self, active: ActiveRun) -> ProcessSpec:
         """Return the specification of the present attempt, and name the output it has."""
-        spec = self._parts.specify(active.job, active.run, active.attempt_number)
-        spec = replace(spec, is_user_known=active.is_user_known)
+        spec = self._parts.spec_of(active)
         if active.attempt is not None and spec.output is not None and not active.attempt.output:
             # Its start was not entered; there may be output all the same.
             active.attempt = replace(active.attempt, output=str(spec.output.path))
@@ -329,7 +328,7 @@ class Recoverer:
     def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
 
-        Its definition is gone, and with it the timeout and the user; it takes nobody's slot.
+        Its definition is gone, and with it the timeout; it takes nobody's slot.
         """
         job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
         cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
@@ -344,7 +343,8 @@ def _active_run(job: Job, run: Run) -> ActiveRun:
     lost = sum(each.outcome is Outcome.LOST for each in attempts[:-1])
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
-    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)
+    earlier_users = frozenset(each.user for each in attempts[:-1])
+    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost, earlier_users=earlier_users)
 
 
 def _attempts_of_interest(run: Run) -> Iterable[int]:

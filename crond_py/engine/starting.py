@@ -100,8 +100,13 @@ class Starter:
         active.stage = Stage.STARTING
         active.tell_begun()
         self._wait_for(active, Wait.DISPATCH)
+        if active.attempt is not None:
+            active.earlier_users |= {active.attempt.user}
         active.attempt = Attempt(
-            active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
+            active.attempt_number + 1,
+            begun_at=now,
+            boot_id=self._parts.boot_id,
+            user=self._parts.user_of(active.job),
         )
         active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
 
@@ -158,7 +163,7 @@ class Starter:
             return None
         self._wait_for(active, Wait.SPAWN)
         try:
-            spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            spec = self._parts.spec_of(active)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))
             reason = "cannot start: an error inside pycron, see the daemon's log"

@@ -139,6 +139,7 @@ def attempt_row(run_id: int, attempt: Attempt) -> Row:
         to_text(attempt.output),
         attempt.stopping and attempt.stopping.value,
         *_lag_values(attempt.lag),
+        None if attempt.user is None else to_text(attempt.user),
     )
 
 
@@ -286,6 +287,7 @@ def to_attempt(values: Row) -> Attempt:
         output,
         stopping,
         *lag_us,
+        user,
     ) = values
     end = None
     if has_exit:
@@ -305,6 +307,7 @@ def to_attempt(values: Row) -> Attempt:
         output=from_text(output),
         stopping=None if stopping is None else Outcome(stopping),
         lag=_to_lag(lag_us),
+        user=user,
     )
 
 

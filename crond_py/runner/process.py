@@ -31,7 +31,7 @@ from crond_py.ports import (
     Survivor,
 )
 from crond_py.runner import proctree
-from crond_py.runner.adoption import adopt, adopt_rest, users_with
+from crond_py.runner.adoption import adopt, adopt_rest, users_beside
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
@@ -346,7 +346,7 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
-            users=users_with(_uid_of(spec, spawned.pid)),
+            users=users_beside(spec, _uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )

@@ -227,6 +227,7 @@ ATTEMPTS = [
     Attempt(1, begun_at=T0, exit=None, outcome=Outcome.FAILED, reason="cannot start: no such file"),
     Attempt(1, begun_at=T0, pid=7, reason="timed out after 2h", stopping=Outcome.TIMED_OUT),
     Attempt(1, begun_at=T0, reason="cancelled on request", stopping=Outcome.CANCELLED),
+    Attempt(1, begun_at=T0, user="zoë"),
 ]
 
 

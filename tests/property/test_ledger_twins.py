@@ -55,6 +55,7 @@ ATTEMPTS = st.builds(
     reason=TEXTS,
     output=TEXTS,
     stopping=st.sampled_from([None, Outcome.CANCELLED, Outcome.TIMED_OUT]),
+    user=st.sampled_from([None, "0", "www-data"]),
 )
 OPEN_STATES = st.sampled_from([State.QUEUED, State.RUNNING, State.WAITING_RETRY])
 CLAIMS = st.builds(

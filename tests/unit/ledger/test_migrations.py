@@ -95,7 +95,7 @@ def test_attempts_of_the_first_version_were_not_being_ended(path: Path, open_led
     (run,) = open_ledger(path).open_runs()
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     assert run.attempts == (
-        Attempt(1, epoch, 99, 5, "boot", started_at=epoch, output="/out/7", stopping=None),
+        Attempt(1, epoch, 99, 5, "boot", started_at=epoch, output="/out/7", user=None),
     )
 
 
