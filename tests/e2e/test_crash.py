@@ -284,3 +284,26 @@ def _change_attempt(ledger: Path, run: int, values: str) -> None:
     with closing(sqlite3.connect(ledger)) as connection, connection:
         changed = connection.execute(f"UPDATE attempts SET {values} WHERE run_id = ?", (run,))
         assert changed.rowcount == 1
+
+
+def test_what_waits_across_a_restart_goes_on_counting(daemon: Daemon, gate: Gate) -> None:
+    """How late a run was is told from when it was asked for, and what it waited for (P4)."""
+    daemon.start("""
+    [jobs.queue]
+    schedule = "@yearly"
+    command = "read x < gate"
+    overlap = "queue"
+    """)
+    first, second = (int(daemon.cli("trigger", "queue").stdout) for _ in range(2))
+    daemon.kill()
+    log = daemon.start()
+    gate.open()
+    log.wait(ENDS, run=first)
+    gate.open()
+    log.wait("run succeeded", run=second)
+    *_, row = daemon.history("queue")
+    waited = datetime.fromisoformat(row["started_at"]) - datetime.fromisoformat(row["due"])
+    assert row["run"] == second
+    assert abs(row["late_seconds"] - waited.total_seconds()) < 0.05
+    assert sum(row["lag"].values()) == pytest.approx(row["late_seconds"])
+    assert row["lag"]["overlap"] > 0.8 * row["late_seconds"]
