@@ -133,6 +133,16 @@ class State(StrEnum):
     DONE = "done"
 
 
+class Left(StrEnum):
+    """How a stop of the daemon has left a run without an outcome to the next daemon.
+
+    ``RUNNING``: its process goes on. ``RECALLED``: it was claimed, and nothing of it was begun.
+    """
+
+    RUNNING = "running"
+    RECALLED = "recalled"
+
+
 class Outcome(StrEnum):
     """How a run ended. The last four carry a reason."""
 
@@ -252,7 +262,8 @@ class Run:
 
     ``era`` goes up when the wall clock is set back so far that its readings are a new time.
     ``last_due`` and ``count`` are set where one row stands for a stretch of missed occurrences:
-    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry.
+    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry,
+    ``left_as`` where a stop has left it so and no daemon has gone on with it since.
     """
 
     id: int
@@ -268,6 +279,7 @@ class Run:
     count: int = 1
     finished_at: datetime | None = None
     retry_at: datetime | None = None
+    left_as: Left | None = None
     attempts: tuple[Attempt, ...] = field(default=())
 
 

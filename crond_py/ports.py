@@ -21,6 +21,7 @@ from crond_py.model import (
     Cursor,
     Exit,
     Lane,
+    Left,
     Leftovers,
     Limits,
     Outcome,
@@ -113,6 +114,7 @@ class SetRun:
     reason: str = ""
     finished_at: datetime | None = None
     retry_at: datetime | None = None
+    left_as: Left | None = None
 
 
 @dataclass(frozen=True, slots=True)

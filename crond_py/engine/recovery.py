@@ -22,11 +22,11 @@ from crond_py.engine.agenda import WAS_DOWN
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.recalled import was_recalled, why_dropped
+from crond_py.engine.recalled import why_dropped
 from crond_py.engine.records import REMOVED_JOBS, ActiveRun, JobState, Stage, Stop
-from crond_py.engine.stopping import LEFT_RUNNING, Stopper
+from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
-from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, Left, OnCrash, Outcome, Run, State
 from crond_py.policy import (
     MOST_RERUNS,
     Recovery,
@@ -155,7 +155,7 @@ class Recoverer:
         is_running = run.state is State.RUNNING and attempt is not None
         # What was left to run on and is gone has ended by itself, unless the machine has.
         is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
-        was_left = run.reason == LEFT_RUNNING and is_of_this_boot
+        was_left = run.left_as is Left.RUNNING and is_of_this_boot
         spec = self._spec(active) if is_running else None
         remains = Remains.REST if survivors else Remains.NOTHING
         if spec is not None and self._adopt(active, spec, survivors):
@@ -254,7 +254,7 @@ class Recoverer:
         others, which is due when those have ended.
         """
         is_planned = active.run.cause is Cause.SCHEDULE and active.attempt is None
-        if is_planned and was_recalled(active.run):
+        if is_planned and active.run.left_as is Left.RECALLED:
             why = why_dropped(state, active.run.due, now, self._parts.host)
             if why:
                 state.queued.append(active)
@@ -337,7 +337,7 @@ class Recoverer:
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
     # One that was recalled never was, and is begun again with its number.
-    attempts = run.attempts[:-1] if was_recalled(run) else run.attempts
+    attempts = run.attempts[:-1] if run.left_as is Left.RECALLED else run.attempts
     attempt = attempts[-1] if attempts else None
     # The present attempt, should it be found closed, is counted when it is closed again.
     lost = sum(each.outcome is Outcome.LOST for each in attempts[:-1])

@@ -108,7 +108,9 @@ class Starter:
             boot_id=self._parts.boot_id,
             user=self._parts.user_of(active.job),
         )
-        active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
+        active.run = replace(
+            active.run, state=State.RUNNING, reason="", retry_at=None, left_as=None
+        )
 
     def _wait_for(self, active: ActiveRun, what: Wait) -> None:
         """Note what a run that has not started yet waits for from now on."""

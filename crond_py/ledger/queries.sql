@@ -36,7 +36,9 @@ INSERT INTO runs (
 ON CONFLICT (job, due, era) DO NOTHING
 
 -- name: update_run
-UPDATE runs SET state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ? WHERE id = ?
+UPDATE runs SET
+    state = ?1, outcome = ?2, reason = ?3, finished_at = ?4, retry_at = ?5, left_as = ?7
+WHERE id = ?6
 
 -- name: has_run
 SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)
@@ -76,7 +78,7 @@ FROM cursors ORDER BY job
 -- state of the file, whatever is written meanwhile.
 SELECT
     r.id, r.job, r.era, r.due, r.cause, r.state, r.claimed_at, r.outcome, r.reason, r.last_due,
-    r.count, r.finished_at, r.retry_at,
+    r.count, r.finished_at, r.retry_at, r.left_as,
     a.number, a.begun_at, a.pid, a.start_ticks, a.boot_id, a.started_at, a.finished_at,
     a.has_exit, a.exit_code, a.exit_signal, a.cpu_us, a.peak_memory_bytes, a.outcome, a.reason,
     a.output, a.stopping, a.lag_dispatch_us, a.lag_dependency_us, a.lag_overlap_us, a.lag_pool_us,

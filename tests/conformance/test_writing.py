@@ -14,6 +14,7 @@ from crond_py.model import (
     ClockReading,
     Cursor,
     Exit,
+    Left,
     Outcome,
     PastTime,
     PastTimes,
@@ -198,6 +199,9 @@ def test_run_is_changed_as_given(ledger: Ledger, reader: LedgerReader) -> None:
     )
     ledger.write([SetRun(run_id, State.RUNNING)], durable=False)
     assert reader.run(run_id) == before
+    left = SetRun(run_id, State.QUEUED, left_as=Left.RECALLED)
+    ledger.write([left], durable=False)
+    assert reader.run(run_id) == replace(before, state=State.QUEUED, left_as=Left.RECALLED)
     done = SetRun(run_id, State.DONE, outcome=Outcome.LOST, reason="cut short", finished_at=at(40))
     ledger.write([done], durable=False)
     assert reader.run(run_id) == replace(
