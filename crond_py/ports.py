@@ -388,6 +388,9 @@ class ProcessSpec:
     ``cwd`` None the account's home; both, and the files, are looked up when the process starts.
     ``stdin`` is text that it reads, or a file; None: nothing.
 
+    ``held_for`` is the instant that a start was claimed for long before it: that it is let go is
+    noted before it is made, see ``Processes.let_go_until``.
+
     ``earlier_users`` are others than ``user`` whom earlier attempts of the run were started as, so
     what these have left is theirs. ``is_user_known`` False: whose the run's processes are nobody
     can say any more. Nothing is started by such a spec; it is for what an attempt has left.
@@ -408,6 +411,7 @@ class ProcessSpec:
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
     text: str = ""
+    held_for: datetime | None = None
     earlier_users: tuple[str, ...] = ()
     is_user_known: bool = True
 
@@ -551,6 +555,18 @@ class Processes(Protocol):
 
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the mark of a run of the ledger of that identity."""
+        ...
+
+    def let_go_until(self) -> datetime | None:
+        """Return up to which instant starts with a ``held_for`` may have been made in this boot.
+
+        What was to be held for a later one has not begun, and nobody will begin it any more who was
+        told to by an earlier daemon. None: nobody knows.
+        """
+        ...
+
+    def note_starts(self) -> None:
+        """Have it known what is let go: of all starts before it is entered what became of them."""
         ...
 
     def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:

@@ -1,5 +1,7 @@
 """Occurrences that were claimed ahead and recalled: pycron was stopped before their start.
 
+Those of many are recalled as well where it was killed: the next daemon sees that none has begun.
+
 Such a run stays in the ledger as one that is queued and was recalled, its attempt closed as
 cancelled. The next daemon does with it what the job's missed policy says of an occurrence that
 nothing could start.
@@ -17,6 +19,7 @@ from crond_py.schedule import OneOff
 from crond_py.timetable import schedule_of
 
 RECALLED = "pycron was stopped before it was started"
+NOT_BEGUN = "pycron ended before it was started"
 
 WAS_DISABLED = "its job is disabled"
 WAS_CHANGED = "its job has another schedule now"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
-from crond_py.engine.ahead import LONGEST_AHEAD
+from crond_py.engine.ahead import LONGEST_AHEAD, is_held
 from crond_py.engine.events import LagDue, TimeoutDue, TooLateDue
 from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
@@ -166,6 +166,8 @@ class Starter:
         self._wait_for(active, Wait.SPAWN)
         try:
             spec = self._parts.spec_of(active)
+            if active.attempt is not None and is_held(active.run.due, active.attempt.begun_at):
+                spec = replace(spec, held_for=active.run.due)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))
             reason = "cannot start: an error inside pycron, see the daemon's log"

@@ -38,6 +38,7 @@ from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Outcome
 from crond_py.policy import Load, Recovery
 from tests.simulation.fakes import FakeProcesses
+from tests.simulation.jobs import BEGIN
 from tests.simulation.test_simulation import HistoryFailedError, play
 
 pytestmark = pytest.mark.timeout(900)  # it computes, and may have to share
@@ -298,6 +299,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "run again for ever": (recovery, "wants_rerun", always(True), "P2 P3"),
     "nothing is run again": (recovery, "wants_rerun", always(False), "P3"),
     "nothing is recalled": (FakeProcesses, "recall", nothing, "P1"),
+    "nothing that was held has begun": (FakeProcesses, "let_go_until", always(BEGIN), "P1 P2"),
+    "nobody knows what was held": (FakeProcesses, "let_go_until", always(None), "P1"),
     "a start that is late": (FakeProcesses, "start", start_late, "P4"),
     "a start before its instant": (FakeProcesses, "start", start_early, "P4"),
     # overlap and pools
@@ -388,6 +391,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
 
 
 TRIED_FIRST = {
+    "nothing that was held has begun": 690,
+    "nobody knows what was held": 86,
     "a cancelled task comes all the same": 1,
     "elapsed time follows the clock": 671,
     "what follows is seen to before a start is over": 430,
