@@ -396,9 +396,9 @@ TRIED_FIRST = {
     "a cancelled task comes all the same": 1,
     "elapsed time follows the clock": 671,
     "what follows is seen to before a start is over": 430,
-    "a clock that is right again is a new one": 381,
-    "a job that is removed is not forgotten": 263,
-    "retries begin while the daemon stops": 116,
+    "a clock that is right again is a new one": 131,
+    "a job that is removed is not forgotten": 81,
+    "retries begin while the daemon stops": 34,
 }
 """A history that has caught a fault that few do, or does so quickly; it only saves time."""
 
