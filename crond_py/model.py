@@ -133,6 +133,16 @@ class State(StrEnum):
     DONE = "done"
 
 
+class Left(StrEnum):
+    """How a stop of the daemon has left a run without an outcome to the next daemon.
+
+    ``RUNNING``: its process goes on. ``RECALLED``: it was claimed, and nothing of it was begun.
+    """
+
+    RUNNING = "running"
+    RECALLED = "recalled"
+
+
 class Outcome(StrEnum):
     """How a run ended. The last four carry a reason."""
 
@@ -226,7 +236,8 @@ class Attempt:
     attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
     With an ``outcome`` it is over, and what it and earlier ones have left is being ended; it is
     then the run whose outcome that will be, and whose reason says why.
-    ``lag`` is known of first attempts that were started.
+    ``lag`` is known of first attempts that were started. ``user`` is whose processes it was started
+    with, by name or number; None: nobody knows.
     """
 
     number: int
@@ -242,6 +253,7 @@ class Attempt:
     output: str = ""
     stopping: Outcome | None = None
     lag: Lag | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +262,8 @@ class Run:
 
     ``era`` goes up when the wall clock is set back so far that its readings are a new time.
     ``last_due`` and ``count`` are set where one row stands for a stretch of missed occurrences:
-    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry.
+    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry,
+    ``left_as`` where a stop has left it so and no daemon has gone on with it since.
     """
 
     id: int
@@ -266,6 +279,7 @@ class Run:
     count: int = 1
     finished_at: datetime | None = None
     retry_at: datetime | None = None
+    left_as: Left | None = None
     attempts: tuple[Attempt, ...] = field(default=())
 
 

@@ -49,6 +49,11 @@ class Places:
         """The ledger's file."""
         return ledger_file(self.state_dir)
 
+    @property
+    def let_go(self) -> Path:
+        """The note of which starts have been let go."""
+        return self.state_dir / "let-go"
+
 
 def find_places(
     *,

@@ -21,6 +21,7 @@ from crond_py.model import (
     Cursor,
     Exit,
     Lane,
+    Left,
     Leftovers,
     Limits,
     Outcome,
@@ -113,6 +114,7 @@ class SetRun:
     reason: str = ""
     finished_at: datetime | None = None
     retry_at: datetime | None = None
+    left_as: Left | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +388,12 @@ class ProcessSpec:
     ``cwd`` None the account's home; both, and the files, are looked up when the process starts.
     ``stdin`` is text that it reads, or a file; None: nothing.
 
-    ``is_user_known`` False: whose the run's processes are nobody can say any more. Nothing is
-    started by such a spec; it is for what an attempt has left.
+    ``held_for`` is the instant that a start was claimed for long before it: that it is let go is
+    noted before it is made, see ``Processes.let_go_until``.
+
+    ``earlier_users`` are others than ``user`` whom earlier attempts of the run were started as, so
+    what these have left is theirs. ``is_user_known`` False: whose the run's processes are nobody
+    can say any more. Nothing is started by such a spec; it is for what an attempt has left.
     """
 
     key: AttemptKey
@@ -405,6 +411,8 @@ class ProcessSpec:
     stdin: str | Path | None = None
     leftovers: Leftovers = Leftovers.LEAVE
     text: str = ""
+    held_for: datetime | None = None
+    earlier_users: tuple[str, ...] = ()
     is_user_known: bool = True
 
 
@@ -549,6 +557,18 @@ class Processes(Protocol):
         """Return the processes that carry the mark of a run of the ledger of that identity."""
         ...
 
+    def let_go_until(self) -> datetime | None:
+        """Return up to which instant starts with a ``held_for`` may have been made in this boot.
+
+        What was to be held for a later one has not begun, and nobody will begin it any more who was
+        told to by an earlier daemon. None: nobody knows.
+        """
+        ...
+
+    def note_starts(self) -> None:
+        """Have it known what is let go: of all starts before it is entered what became of them."""
+        ...
+
     def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
         """Return the job and the due instant that a survivor was started for, if it shows them."""
         ...
@@ -565,7 +585,7 @@ class Processes(Protocol):
 
         Ended comes when all of it is gone; how the attempt ended nobody can tell. ``stop`` ends
         it, as it ends what else of the tree is found. Whose processes are taken for the attempt's
-        goes by the spec's user, as ``end_rest`` says.
+        goes by the spec's users, as ``end_rest`` says.
         """
         ...
 
@@ -575,8 +595,8 @@ class Processes(Protocol):
         What there is of it is found, and gets SIGTERM, or with ``force`` SIGKILL. ``spec`` is that
         of the newest attempt, whose Ended comes (once more) when nothing is left, perhaps at once.
 
-        What shows the marks of the run is taken for its own if it belongs to the spec's user, to
-        root or to us, since everybody can put these marks on. Where that user is not known anybody
+        What shows the marks of the run is taken for its own if it belongs to a user of the spec, to
+        root or to us, since everybody can put these marks on. Where one is not known anybody
         is believed: better that a stranger's process is ended that has asked for it than that the
         run's own lives on.
         """

@@ -72,6 +72,7 @@ from crond_py.pidfile import PidFile
 from crond_py.places import Places
 from crond_py.ports import LineSink
 from crond_py.runner.errands import ERRANDS
+from crond_py.runner.letgo import LetGo
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
@@ -204,7 +205,12 @@ class Service:
         )
         become_subreaper()
         sinks = {OutputMode.STREAM: self._log}
-        runner = self._runner = ProcessRunner(self._engine.process_event, self._clock, sinks=sinks)
+        runner = self._runner = ProcessRunner(
+            self._engine.process_event,
+            self._clock,
+            sinks=sinks,
+            let_go=LetGo(places.let_go, boot_id()),
+        )
         runner.open()
         stack.callback(runner.close)
         self._dispatcher.start()

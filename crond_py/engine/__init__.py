@@ -28,7 +28,8 @@ What holds, whatever happens:
    disk does not delay it; one of many of an instant earlier, by how many they are (``ahead``). The
    runner has it then and makes ready what it needs; its process never starts before its instant.
    What a stop recalls before it was started is left to the next daemon, which does with it what it
-   does with what was missed.
+   does with what was missed. So it is with many of an instant where a crash comes before that: the
+   runner notes when it lets them go (``letgo``), and what it has not has surely not begun.
 6. Deadlines of wall-clock instants come from one held clock difference (``timekeeper``); when the
    clock is set, all are derived again. Elapsed time never looks at the wall clock.
 7. That an attempt is being ended, and as what, is durable before the first signal, if that can be

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from crond_py.clock import to_ns
+from crond_py.crontab.model import Job
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.lag import Wait, Waits
 from crond_py.engine.parts import Parts, Register
@@ -59,7 +60,9 @@ class Admitter:
             must_wait = bool(state.active or state.queued)
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, era, due, cause, State.QUEUED, now)
-        active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run, waited))
+        waits = self._waits_since(run, waited)
+        waits.turn_to(Wait.OVERLAP, self._parts.timekeeper.reading())
+        active = ActiveRun(job, run, Stage.BEHIND, waits=waits)
         active.ready_ns = self._ready_ns(run)
         if must_wait:
             state.queued.append(active)
@@ -77,18 +80,24 @@ class Admitter:
         for earlier in [*state.queued, *state.active]:
             self._stopper.cancel(earlier, reason)
 
-    def _begin_waits(self, run: Run, waited: Wait = Wait.DISPATCH) -> Waits:
-        """Return since when a run is late, and what it waits for: its turn, to begin with."""
+    def _waits_since(self, run: Run, waited: Wait = Wait.DISPATCH) -> Waits:
+        """Return since when a run is late, and what it has waited for since then."""
         timekeeper = self._parts.timekeeper
-        now_ns = timekeeper.reading()
+        due_ns = timekeeper.deadline(run.due)
+        claimed_ns = min(timekeeper.deadline(run.claimed_at), timekeeper.reading())
         if run.cause is Cause.SCHEDULE:
-            waits = Waits(timekeeper.deadline(run.due), waited)
-        elif run.cause is Cause.UPSTREAM:
-            waits = Waits(timekeeper.deadline(run.due), Wait.DEPENDENCY)
-        else:
-            waits = Waits(now_ns)
-        waits.turn_to(Wait.OVERLAP, now_ns)
+            return Waits(due_ns, waited)
+        if run.cause is not Cause.UPSTREAM:
+            return Waits(claimed_ns)
+        waits = Waits(due_ns, Wait.DEPENDENCY)
+        waits.turn_to(Wait.DISPATCH, claimed_ns)
         return waits
+
+    def _blocker(self, job: Job, decision: OverlapDecision) -> Wait | None:
+        """Return what a run has to wait for that is admitted so; None: nothing."""
+        if decision.admission is not Admission.START:
+            return Wait.OVERLAP
+        return None if self._register.slots(job).is_free_for(job) else Wait.POOL
 
     def _ready_ns(self, run: Run) -> int:
         """Return from when a run could begin, on the monotonic clock: it is due, or was made up."""
@@ -145,8 +154,12 @@ class Admitter:
 
     def wait_or_start(self, state: JobState, active: ActiveRun) -> None:
         """Let a run that has its claim go on; it waits its turn, unless it is too late for that."""
+        decision = _decide(state, Cause.CATCH_UP)
         if active.attempt is None:
-            active.waits = self._begin_waits(active.run)
+            active.waits = self._waits_since(active.run)
+            blocker = self._blocker(active.job, decision)
+            if blocker is not None:
+                active.waits.count_rest_to(blocker)
             active.ready_ns = self._ready_ns(active.run)
             within = active.job.start_within
             now_ns = self._parts.timekeeper.reading()
@@ -154,7 +167,6 @@ class Admitter:
                 active.stage = Stage.BEHIND
                 self._stopper.too_late_due(active)
                 return
-        decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
             state.active.append(active)
             self._starter.start(active)

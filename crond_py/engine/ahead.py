@@ -2,12 +2,12 @@
 
 Of few, so long that the disk does not delay the start; of many of one instant, so long that all are
 claimed and made ready by then. A daemon that is killed meanwhile has claimed what it has not
-started, so it is not longer than it has to be.
+started; of few nobody can tell by then, so it is no longer than it has to be.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 AHEAD: Final = timedelta(milliseconds=10)
@@ -30,6 +30,14 @@ EARLY: Final = timedelta(milliseconds=2)
 
 LONGEST_AHEAD: Final = FARTHEST_AHEAD + timedelta(milliseconds=10)
 """A claim is never made longer before its instant than this; more is a clock that was set back."""
+
+
+def is_held(due: datetime, begun_at: datetime) -> bool:
+    """Tell whether an attempt has begun long before its instant, so that its start is held for it.
+
+    What is claimed ten milliseconds ahead is not: no daemon is there again within these.
+    """
+    return AHEAD + EARLY < due - begun_at <= LONGEST_AHEAD
 
 
 def lead_of_next_look(remaining: timedelta) -> timedelta:

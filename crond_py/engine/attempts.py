@@ -20,7 +20,7 @@ from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.telling import tell
-from crond_py.model import Exit, Outcome, State
+from crond_py.model import Exit, Left, Outcome, State
 from crond_py.policy import (
     Admission,
     decide_overlap,
@@ -85,10 +85,9 @@ class Attempts:
         with self.giving_slot_back(active):
             active.attempt = None
             active.stage = Stage.SLOT
-            active.run = replace(active.run, state=State.QUEUED)
-            self._parts.outbox.write(
-                SetRun(active.run.id, State.QUEUED, reason=RECALLED), durable=True
-            )
+            active.run = replace(active.run, state=State.QUEUED, left_as=Left.RECALLED)
+            recalled = SetRun(active.run.id, State.QUEUED, reason=RECALLED, left_as=Left.RECALLED)
+            self._parts.outbox.write(recalled, durable=True)
         tell(logging.INFO, "start recalled", active.job.name, run=active.run.id, due=active.run.due)
 
     def turn_to_rest(self, active: ActiveRun) -> None:
@@ -253,6 +252,7 @@ class Attempts:
             reason=reason,
             finished_at=now,
             retry_at=None,
+            left_as=None,
             attempts=attempts,
         )
         self._parts.outbox.write(

@@ -120,6 +120,7 @@ class Core:
             for state in list(self._register.states.values()):
                 self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
+        self._parts.outbox.then(self._parts.processes.note_starts)
         self._agenda.set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
         self._agenda.set_timers()

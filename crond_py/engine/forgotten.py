@@ -69,7 +69,8 @@ class Forgotten:
         """Return a run of which that attempt has begun, and have the ledger know it."""
         attempt = Attempt(number, begun_at=max(run.claimed_at, run.retry_at or run.claimed_at))
         self._parts.outbox.write(SetRun(run.id, State.RUNNING), SetAttempt(run.id, attempt))
-        return replace(run, state=State.RUNNING, retry_at=None, attempts=(*run.attempts, attempt))
+        attempts = (*run.attempts, attempt)
+        return replace(run, state=State.RUNNING, retry_at=None, left_as=None, attempts=attempts)
 
     def _unknown(
         self,

@@ -4,7 +4,12 @@ A run's lag is the time from when it was due to the start of its first process. 
 the run waited for at each moment. A run that was made up counts from when it was found to be
 missed, and one that was asked for from then.
 
-Everything is measured on the monotonic clock, so setting the wall clock makes nobody late.
+A run that waits across a restart of the daemon goes on counting from that instant. What the earlier
+daemon has seen it wait for is forgotten with that one: all of it counts to what the run still has
+to wait for, be it an earlier run or a slot, and where it has not to, to the daemon (``DISPATCH``).
+
+Everything is measured on the monotonic clock, so setting the wall clock makes nobody late. It is
+only by the wall clock that a restarted daemon can tell since when a run has waited.
 """
 
 from __future__ import annotations
@@ -48,6 +53,10 @@ class Waits:
     since_ns: int
     what: Wait = Wait.DISPATCH
     spent_ns: dict[Wait, int] = field(default_factory=dict)
+
+    def count_rest_to(self, what: Wait) -> None:
+        """Note what it has really waited for, since it last turned to something."""
+        self.what = what
 
     def turn_to(self, what: Wait, now_ns: int) -> None:
         """Note that from now on it waits for something else."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
@@ -48,7 +49,8 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
-    ``host`` is the name that jitter is made from; ``task_reader`` is given each crontab;
+    ``host`` is the name that jitter is made from, ``own_user`` the number of the user whom jobs run
+    as that name none; ``task_reader`` is given each crontab;
     ``most_waiting`` submitted tasks of a lane wait in memory.
     """
 
@@ -64,6 +66,30 @@ class Parts:
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
     most_waiting: int = MOST_WAITING
     host: str = field(default_factory=host_name)
+    own_user: str = field(default_factory=lambda: str(os.geteuid()))
+
+    def user_of(self, job: Job) -> str:
+        """Return the user whom a job's processes are started as, by name or number."""
+        return self.own_user if job.user is None else job.user
+
+    def spec_of(self, active: ActiveRun) -> ProcessSpec:
+        """Return the specification of a run's present attempt: as it is, or was, to be started.
+
+        The users of attempts that have begun are theirs, whatever the job says by now. It is asked
+        where nobody has entered one.
+        """
+        spec = self.specify(active.job, active.run, active.attempt_number)
+        by_job = self.user_of(active.job) if active.is_user_known else None
+        user = (active.attempt.user if active.attempt is not None else None) or by_job
+        if user is not None and user == by_job and not active.earlier_users:
+            return spec
+        earlier = {each or by_job for each in active.earlier_users}
+        return replace(
+            spec,
+            user=None if user == self.own_user else user,
+            earlier_users=tuple(sorted({each for each in earlier if each} - {user, self.own_user})),
+            is_user_known=None not in {user, *earlier},
+        )
 
     def drop_timer(self, active: ActiveRun, name: str) -> None:
         """Take a timer of a run off the heap, if it has it."""

@@ -1,7 +1,10 @@
 """Occurrences that were claimed ahead and recalled: pycron was stopped before their start.
 
-Such a run stays in the ledger as one that is queued, its attempt closed as cancelled. The next
-daemon does with it what the job's missed policy says of an occurrence that nothing could start.
+Those of many are recalled as well where it was killed: the next daemon sees that none has begun.
+
+Such a run stays in the ledger as one that is queued and was recalled, its attempt closed as
+cancelled. The next daemon does with it what the job's missed policy says of an occurrence that
+nothing could start.
 """
 
 from __future__ import annotations
@@ -10,21 +13,16 @@ from datetime import datetime
 
 from crond_py.crontab.model import EveryTrigger
 from crond_py.engine.records import JobState
-from crond_py.model import EveryMode, Outcome, Run, State
+from crond_py.model import EveryMode
 from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.schedule import OneOff
 from crond_py.timetable import schedule_of
 
 RECALLED = "pycron was stopped before it was started"
+NOT_BEGUN = "pycron ended before it was started"
 
 WAS_DISABLED = "its job is disabled"
 WAS_CHANGED = "its job has another schedule now"
-
-
-def was_recalled(run: Run) -> bool:
-    """Tell whether a run without an outcome was recalled; no other has a cancelled attempt."""
-    last = run.attempts[-1] if run.attempts else None
-    return run.state is State.QUEUED and last is not None and last.outcome is Outcome.CANCELLED
 
 
 def why_dropped(state: JobState, due: datetime, now: datetime, host: str) -> str:

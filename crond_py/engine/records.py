@@ -65,7 +65,8 @@ class ActiveRun:
 
     ``job`` is the definition that its next attempt goes by. ``lost`` counts the attempts that a
     crash cut short, and ``how_lost`` is set where the present one is such: its process is gone, or
-    nobody knows which it is. ``ticket`` is its place among those that wait for a slot, ``share``
+    nobody knows which it is. ``earlier_users`` are whom its earlier attempts were started as, None
+    where nobody knows. ``ticket`` is its place among those that wait for a slot, ``share``
     what its slot counts to, ``waits`` what it has waited for before its first start, ``ready_ns``
     from when it could have begun, on the monotonic clock. ``on_begun`` is called once it waits for
     its turn no longer, ``on_end`` with the finished run once its outcome is in the ledger.
@@ -78,6 +79,7 @@ class ActiveRun:
     stop: Stop | None = None
     lost: int = 0
     how_lost: str = ""
+    earlier_users: frozenset[str | None] = frozenset()
     begins_when_claimed: bool = False
     timeout_timer: Timer | None = None
     kill_timer: Timer | None = None

@@ -3,7 +3,8 @@
 A process that still runs is found by the PYCRON_RUN_ID in its environment and adopted, so that
 the overlap policy, timeouts and cancels hold for it as before. Where the process is gone and others
 that it started live on, they are let be, or ended where the run was being ended or its job says so;
-of a run that was being ended, those of its earlier attempts, too.
+of a run that was being ended, those of its earlier attempts, too. What was held for an instant, and
+not let go, has not begun: it is taken for recalled.
 Where nobody knows which of the processes found is the run's own, it goes on as long as any of them.
 """
 
@@ -19,14 +20,15 @@ from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import WAS_DOWN
+from crond_py.engine.ahead import is_held
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.forgotten import Forgotten
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.recalled import was_recalled, why_dropped
+from crond_py.engine.recalled import NOT_BEGUN, why_dropped
 from crond_py.engine.records import REMOVED_JOBS, ActiveRun, JobState, Stage, Stop
-from crond_py.engine.stopping import LEFT_RUNNING, Stopper
+from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
-from crond_py.model import Attempt, Cause, Cursor, OnCrash, Outcome, Run, State
+from crond_py.model import Attempt, Cause, Cursor, Left, OnCrash, Outcome, Run, State
 from crond_py.policy import (
     MOST_RERUNS,
     Recovery,
@@ -35,7 +37,7 @@ from crond_py.policy import (
     retry_delay,
     wants_rerun,
 )
-from crond_py.ports import Ledger, ProcessSpec, SetAttempt, Survivor
+from crond_py.ports import Ledger, ProcessSpec, SetAttempt, SetRun, Survivor
 
 CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
@@ -115,6 +117,8 @@ class Recoverer:
             self._not_seen = FORGOTTEN
             forgotten = Forgotten(self._parts, self._register, ledger, ledger.gap)
             runs = forgotten.runs(runs, survivors, cursors)
+        else:
+            runs = [self._as_it_was_claimed(run, survivors, identity) for run in runs]
         runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
         for run in runs:
@@ -132,6 +136,33 @@ class Recoverer:
         for each in sorted(found, key=lambda each: each.turn):
             if each.active.stage is Stage.SLOT:  # else another has replaced it before its turn
                 self._resume(each)
+
+    def _as_it_was_claimed(
+        self, run: Run, survivors: Mapping[tuple[str, int], Sequence[Survivor]], identity: str
+    ) -> Run:
+        """Return a run as one that was recalled if it was to be held, and was not let go."""
+        if not _may_be_held(run, self._parts.boot_id):
+            return run
+        (attempt,) = run.attempts
+        until = self._parts.processes.let_go_until()
+        if until is None or run.due <= until or survivors.get((f"{identity}-{run.id}", 1)):
+            return run
+        now = self._parts.timekeeper.now()
+        recalled = replace(
+            attempt,
+            outcome=Outcome.CANCELLED,
+            reason=NOT_BEGUN,
+            finished_at=max(now, attempt.begun_at),
+        )
+        stands = SetRun(run.id, State.QUEUED, reason=NOT_BEGUN, left_as=Left.RECALLED)
+        self._parts.outbox.write(stands, SetAttempt(run.id, recalled))
+        return replace(
+            run,
+            state=State.QUEUED,
+            reason=NOT_BEGUN,
+            left_as=Left.RECALLED,
+            attempts=(recalled,),
+        )
 
     def _find(self, run: Run, survivors: Sequence[Survivor]) -> _Found:
         """Say what becomes of a run; what is left of its processes is watched from here on."""
@@ -155,7 +186,7 @@ class Recoverer:
         is_running = run.state is State.RUNNING and attempt is not None
         # What was left to run on and is gone has ended by itself, unless the machine has.
         is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
-        was_left = run.reason == LEFT_RUNNING and is_of_this_boot
+        was_left = run.left_as is Left.RUNNING and is_of_this_boot
         spec = self._spec(active) if is_running else None
         remains = Remains.REST if survivors else Remains.NOTHING
         if spec is not None and self._adopt(active, spec, survivors):
@@ -186,8 +217,7 @@ class Recoverer:
 
     def _spec(self, active: ActiveRun) -> ProcessSpec:
         """Return the specification of the present attempt, and name the output it has."""
-        spec = self._parts.specify(active.job, active.run, active.attempt_number)
-        spec = replace(spec, is_user_known=active.is_user_known)
+        spec = self._parts.spec_of(active)
         if active.attempt is not None and spec.output is not None and not active.attempt.output:
             # Its start was not entered; there may be output all the same.
             active.attempt = replace(active.attempt, output=str(spec.output.path))
@@ -255,7 +285,7 @@ class Recoverer:
         others, which is due when those have ended.
         """
         is_planned = active.run.cause is Cause.SCHEDULE and active.attempt is None
-        if is_planned and was_recalled(active.run):
+        if is_planned and active.run.left_as is Left.RECALLED:
             why = why_dropped(state, active.run.due, now, self._parts.host)
             if why:
                 state.queued.append(active)
@@ -329,7 +359,7 @@ class Recoverer:
     def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
         """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
 
-        Its definition is gone, and with it the timeout and the user; it takes nobody's slot.
+        Its definition is gone, and with it the timeout; it takes nobody's slot.
         """
         job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
         cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
@@ -338,13 +368,30 @@ class Recoverer:
 
 def _active_run(job: Job, run: Run) -> ActiveRun:
     # One that was recalled never was, and is begun again with its number.
-    attempts = run.attempts[:-1] if was_recalled(run) else run.attempts
+    attempts = run.attempts[:-1] if run.left_as is Left.RECALLED else run.attempts
     attempt = attempts[-1] if attempts else None
     # The present attempt, should it be found closed, is counted when it is closed again.
     lost = sum(each.outcome is Outcome.LOST for each in attempts[:-1])
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
-    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost)
+    earlier_users = frozenset(each.user for each in attempts[:-1])
+    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost, earlier_users=earlier_users)
+
+
+def _may_be_held(run: Run, boot_id: str) -> bool:
+    """Whether only its note can tell that a run's first start was not made, if anything can."""
+    if run.state is not State.RUNNING or len(run.attempts) != 1:
+        return False
+    (attempt,) = run.attempts
+    return (
+        attempt.number == 1
+        and attempt.boot_id == boot_id
+        and is_held(run.due, attempt.begun_at)
+        and attempt.pid is None
+        and attempt.started_at is None
+        and attempt.stopping is None
+        and attempt.outcome is None
+    )
 
 
 def _attempts_of_interest(run: Run) -> Iterable[int]:

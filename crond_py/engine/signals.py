@@ -44,9 +44,7 @@ class Signals:
         if stop is None or active.key != key or active.stage not in {Stage.STARTING, Stage.RUNNING}:
             return
         if active.has_rest:
-            spec = self._parts.specify(active.job, active.run, active.attempt_number)
-            spec = replace(spec, is_user_known=active.is_user_known)
-            self._parts.processes.end_rest(spec, force=stop.is_forced)
+            self._parts.processes.end_rest(self._parts.spec_of(active), force=stop.is_forced)
         else:
             self._parts.processes.stop(active.key, force=stop.is_forced)
         if not stop.is_forced and active.kill_timer is None:

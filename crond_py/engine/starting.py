@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crond_py.clock import to_ns
-from crond_py.engine.ahead import LONGEST_AHEAD
+from crond_py.engine.ahead import LONGEST_AHEAD, is_held
 from crond_py.engine.events import LagDue, TimeoutDue, TooLateDue
 from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
@@ -100,10 +100,17 @@ class Starter:
         active.stage = Stage.STARTING
         active.tell_begun()
         self._wait_for(active, Wait.DISPATCH)
+        if active.attempt is not None:
+            active.earlier_users |= {active.attempt.user}
         active.attempt = Attempt(
-            active.attempt_number + 1, begun_at=now, boot_id=self._parts.boot_id
+            active.attempt_number + 1,
+            begun_at=now,
+            boot_id=self._parts.boot_id,
+            user=self._parts.user_of(active.job),
         )
-        active.run = replace(active.run, state=State.RUNNING, reason="", retry_at=None)
+        active.run = replace(
+            active.run, state=State.RUNNING, reason="", retry_at=None, left_as=None
+        )
 
     def _wait_for(self, active: ActiveRun, what: Wait) -> None:
         """Note what a run that has not started yet waits for from now on."""
@@ -158,7 +165,9 @@ class Starter:
             return None
         self._wait_for(active, Wait.SPAWN)
         try:
-            spec = self._parts.specify(active.job, active.run, active.attempt_number)
+            spec = self._parts.spec_of(active)
+            if active.attempt is not None and is_held(active.run.due, active.attempt.begun_at):
+                spec = replace(spec, held_for=active.run.due)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))
             reason = "cannot start: an error inside pycron, see the daemon's log"

@@ -9,7 +9,7 @@ from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import short
-from crond_py.model import Outcome, State
+from crond_py.model import Left, Outcome, State
 from crond_py.ports import SetRun
 
 LEFT_RUNNING = "left running when pycron was stopped"
@@ -26,14 +26,16 @@ class Stopper:
     def leave(self, active: ActiveRun) -> None:
         """Note of a run that is to be left to the next daemon that no crash has cut it short."""
         is_whole = active.attempt is not None and active.attempt.pid and not active.how_lost
-        if is_whole and active.is_to_be_left and active.run.reason != LEFT_RUNNING:
-            active.run = replace(active.run, reason=LEFT_RUNNING)
-            self._parts.outbox.write(SetRun(active.run.id, State.RUNNING, reason=LEFT_RUNNING))
+        if is_whole and active.is_to_be_left and active.run.left_as is not Left.RUNNING:
+            active.run = replace(active.run, reason=LEFT_RUNNING, left_as=Left.RUNNING)
+            self._parts.outbox.write(
+                SetRun(active.run.id, State.RUNNING, reason=LEFT_RUNNING, left_as=Left.RUNNING)
+            )
 
     def take_back(self, active: ActiveRun) -> None:
         """Note that a run which was left is in our care, as it still runs."""
-        if active.run.reason == LEFT_RUNNING:
-            active.run = replace(active.run, reason="")
+        if active.run.left_as is Left.RUNNING:
+            active.run = replace(active.run, reason="", left_as=None)
             self._parts.outbox.write(SetRun(active.run.id, State.RUNNING))
 
     def cancel(self, active: ActiveRun, reason: str, *, is_forced: bool = False) -> bool:

@@ -37,6 +37,7 @@ def changed(run: Run, write: SetRun) -> Run:
         reason=write.reason,
         finished_at=write.finished_at,
         retry_at=write.retry_at,
+        left_as=write.left_as,
     )
 
 

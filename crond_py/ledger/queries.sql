@@ -36,7 +36,9 @@ INSERT INTO runs (
 ON CONFLICT (job, due, era) DO NOTHING
 
 -- name: update_run
-UPDATE runs SET state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ? WHERE id = ?
+UPDATE runs SET
+    state = ?1, outcome = ?2, reason = ?3, finished_at = ?4, retry_at = ?5, left_as = ?7
+WHERE id = ?6
 
 -- name: has_run
 SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)
@@ -45,8 +47,8 @@ SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)
 INSERT INTO attempts (
     run_id, number, begun_at, pid, start_ticks, boot_id, started_at, finished_at, has_exit,
     exit_code, exit_signal, cpu_us, peak_memory_bytes, outcome, reason, output, stopping,
-    lag_dispatch_us, lag_dependency_us, lag_overlap_us, lag_pool_us, lag_spawn_us
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    lag_dispatch_us, lag_dependency_us, lag_overlap_us, lag_pool_us, lag_spawn_us, "user"
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, number) DO UPDATE SET
     begun_at = excluded.begun_at, pid = excluded.pid, start_ticks = excluded.start_ticks,
     boot_id = excluded.boot_id, started_at = excluded.started_at,
@@ -56,7 +58,8 @@ ON CONFLICT (run_id, number) DO UPDATE SET
     outcome = excluded.outcome, reason = excluded.reason, output = excluded.output,
     stopping = excluded.stopping, lag_dispatch_us = excluded.lag_dispatch_us,
     lag_dependency_us = excluded.lag_dependency_us, lag_overlap_us = excluded.lag_overlap_us,
-    lag_pool_us = excluded.lag_pool_us, lag_spawn_us = excluded.lag_spawn_us
+    lag_pool_us = excluded.lag_pool_us, lag_spawn_us = excluded.lag_spawn_us,
+    "user" = excluded."user"
 
 -- name: put_cursor
 INSERT OR REPLACE INTO cursors (
@@ -75,11 +78,11 @@ FROM cursors ORDER BY job
 -- state of the file, whatever is written meanwhile.
 SELECT
     r.id, r.job, r.era, r.due, r.cause, r.state, r.claimed_at, r.outcome, r.reason, r.last_due,
-    r.count, r.finished_at, r.retry_at,
+    r.count, r.finished_at, r.retry_at, r.left_as,
     a.number, a.begun_at, a.pid, a.start_ticks, a.boot_id, a.started_at, a.finished_at,
     a.has_exit, a.exit_code, a.exit_signal, a.cpu_us, a.peak_memory_bytes, a.outcome, a.reason,
     a.output, a.stopping, a.lag_dispatch_us, a.lag_dependency_us, a.lag_overlap_us, a.lag_pool_us,
-    a.lag_spawn_us
+    a.lag_spawn_us, a."user"
 FROM {source} AS r LEFT JOIN attempts AS a ON a.run_id = r.id
 ORDER BY {order}, a.number
 

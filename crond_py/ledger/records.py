@@ -21,6 +21,7 @@ from crond_py.model import (
     Exit,
     Lag,
     Lane,
+    Left,
     Outcome,
     PastTime,
     PastTimes,
@@ -38,7 +39,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LARGEST_ID = 2**63 - 1
 """SQLite's largest integer."""
 
-_RUN_COLUMNS = 13
+_RUN_COLUMNS = 14
 _LAG_COLUMNS = 5
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -114,6 +115,7 @@ def set_run_row(write: SetRun) -> Row:
         to_us_or_none(write.finished_at),
         to_us_or_none(write.retry_at),
         write.run_id,
+        write.left_as and write.left_as.value,
     )
 
 
@@ -139,6 +141,7 @@ def attempt_row(run_id: int, attempt: Attempt) -> Row:
         to_text(attempt.output),
         attempt.stopping and attempt.stopping.value,
         *_lag_values(attempt.lag),
+        None if attempt.user is None else to_text(attempt.user),
     )
 
 
@@ -151,7 +154,7 @@ def _lag_values(lag: Lag | None) -> Row:
 
 def to_set_run(row: Row) -> SetRun:
     """Make the write of its values."""
-    state, outcome, reason, finished_at, retry_at, run_id = row
+    state, outcome, reason, finished_at, retry_at, run_id, left_as = row
     return SetRun(
         run_id,
         State(state),
@@ -159,6 +162,7 @@ def to_set_run(row: Row) -> SetRun:
         from_text(reason),
         _instant_or_none(finished_at),
         _instant_or_none(retry_at),
+        None if left_as is None else Left(left_as),
     )
 
 
@@ -240,6 +244,7 @@ def _to_run(rows: list[Row]) -> Run:
         count,
         finished_at,
         retry_at,
+        left_as,
     ) = rows[0][:_RUN_COLUMNS]
     values = [row[_RUN_COLUMNS:] for row in rows]
     attempts = tuple(to_attempt(value) for value in values if value[0] is not None)
@@ -257,6 +262,7 @@ def _to_run(rows: list[Row]) -> Run:
         count=count,
         finished_at=_instant_or_none(finished_at),
         retry_at=_instant_or_none(retry_at),
+        left_as=None if left_as is None else Left(left_as),
         attempts=attempts,
     )
 
@@ -286,6 +292,7 @@ def to_attempt(values: Row) -> Attempt:
         output,
         stopping,
         *lag_us,
+        user,
     ) = values
     end = None
     if has_exit:
@@ -305,6 +312,7 @@ def to_attempt(values: Row) -> Attempt:
         output=from_text(output),
         stopping=None if stopping is None else Outcome(stopping),
         lag=_to_lag(lag_us),
+        user=user,
     )
 
 

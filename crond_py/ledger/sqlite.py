@@ -29,7 +29,7 @@ from crond_py.ledger.database import (
     set_aside,
 )
 from crond_py.ledger.reader import Asking, open_reader
-from crond_py.ledger.records import Row, from_text, to_text, to_us, to_us_or_none
+from crond_py.ledger.records import Row, from_text, to_set_run, to_text, to_us, to_us_or_none
 from crond_py.ledger.rescue import copy_open_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
@@ -307,7 +307,7 @@ class SqliteLedger(Asking):
                 return self._claim(step)
             case Kind.RUN:
                 if self._execute("update_run", step.row).rowcount == 0:
-                    raise self._no_such_run(step.row[-1])
+                    raise self._no_such_run(to_set_run(step.row).run_id)
             case Kind.ATTEMPT:
                 self._put_attempt(step.row)
             case Kind.CURSOR:

@@ -88,7 +88,9 @@ def steps_of_run(run: Run) -> list[Step]:
         last_due=run.last_due,
         count=run.count,
     )
-    stands = SetRun(run.id, run.state, run.outcome, run.reason, run.finished_at, run.retry_at)
+    stands = SetRun(
+        run.id, run.state, run.outcome, run.reason, run.finished_at, run.retry_at, run.left_as
+    )
     attempts = [to_step(SetAttempt(run.id, attempt)) for attempt in run.attempts]
     return [to_step(claim).with_id(run.id), to_step(stands), *attempts]
 
@@ -96,7 +98,7 @@ def steps_of_run(run: Run) -> list[Step]:
 def run_of_step(step: Step) -> Run:
     """Return the run that a claim's step enters, which has its id."""
     attempt = step.attempt or (None,) * _widths()[Kind.ATTEMPT]
-    (run,) = to_runs([(*step.row, None, *attempt[1:])])
+    (run,) = to_runs([(*step.row, None, None, *attempt[1:])])
     return run
 
 

@@ -50,6 +50,7 @@ and ``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there
+    letgo                           notes for the next runner that the instant has come
     spawn: shellless                whether a text needs a shell at all
            lookups                  what many starts of a moment have in common
            setting (accounts, envfile + files, environment, programs) --> what the process finds

@@ -31,7 +31,7 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> bool
         pidfd=pidfd,
         is_own=False,
         is_adopted=True,
-        users=users_with(survivor.uid),
+        users=users_beside(spec, survivor.uid),
         leftovers=spec.leftovers,
     )
     return supervisor.watch(child)
@@ -76,37 +76,41 @@ def headless(spec: ProcessSpec, users: frozenset[int] | None) -> Child:
 def users_of(spec: ProcessSpec) -> frozenset[int] | None:
     """Return whose processes are believed when they show the marks of a spec's run; None: all are.
 
-    That is so where nobody knows the run's user any more (its job was removed while no daemon ran)
-    or at the moment. Then a stranger can have a process of his own taken for a member of the run.
-    That harms nobody else: it is such processes, and what descends from them, that are ended, and
-    a run that is being ended waits for them until ``kill_after`` at most. (One that is not, as its
-    start was never entered, goes on with them until somebody cancels it.) Not believed, the run's
-    own would live on and be said to have ended. If we are not root, no run can have had another
-    user than we are.
+    They are those of the users whom its attempts were started as, whatever its job says by now.
+    All are where nobody knows one of them any more (a pycron that did not enter it has started the
+    attempt, and the job was removed while no daemon ran) or at the moment.
+
+    Then a stranger can have a process of his own taken for a member of the run. That harms nobody
+    else: it is such processes, and what descends from them, that are ended, and a run that is being
+    ended waits for them until ``kill_after`` at most. (One that is not, as its start was never
+    entered, goes on with them until somebody cancels it.) Not believed, the run's own would live on
+    and be said to have ended. If we are not root, no run can have had another user than we are.
     """
     if not spec.is_user_known and os.geteuid() == 0:
         return None
-    return users_with(find_uid(spec))
+    is_own = spec.user is None or not spec.is_user_known
+    return users_beside(spec, os.geteuid() if is_own else _find_uid(spec.user))
 
 
-def users_with(uid: int | None) -> frozenset[int] | None:
-    """Return whose processes may belong to a run of a user; None, not known: everybody's."""
-    return None if uid is None else proctree.trusted_users() | {uid}
+def users_beside(spec: ProcessSpec, uid: int | None) -> frozenset[int] | None:
+    """Return whose processes may belong to a run whose present attempt is of the user ``uid``.
+
+    Where earlier attempts were of others that asks the user database, which may be slow. None:
+    everybody's, as one of the users is not known.
+    """
+    uids = {uid, *map(_find_uid, spec.earlier_users)}
+    known = {each for each in uids if each is not None}
+    return proctree.trusted_users() | known if len(known) == len(uids) else None
 
 
 def names_user(spec: ProcessSpec) -> bool:
     """Return whether only the user database knows whose a spec's processes are."""
-    return spec.is_user_known and spec.user is not None
+    return spec.is_user_known and bool(spec.user is not None or spec.earlier_users)
 
 
-def find_uid(spec: ProcessSpec) -> int | None:
-    """Return whose a spec's processes are, None where nobody knows that at the moment.
-
-    Where it names a user that asks the user database, which may be slow.
-    """
-    if not names_user(spec):
-        return os.geteuid()
+def _find_uid(user: str | None) -> int | None:
+    """Return the number of a user, None where nobody knows that at the moment."""
     try:
-        return find_account(spec.user).uid
+        return find_account(user).uid
     except CannotStartError:
         return None

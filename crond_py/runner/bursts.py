@@ -15,6 +15,7 @@ from typing import Final
 
 from crond_py.ports import Clock, ProcessSpec
 from crond_py.runner import proctree
+from crond_py.runner.letgo import LetGo
 from crond_py.runner.marks import read_marks
 from crond_py.runner.orphans import list_children
 from crond_py.runner.spawn import Ready, Spawned
@@ -50,12 +51,14 @@ class Bursts:
         supervisor: Supervisor,
         clock: Clock,
         *,
+        let_go: LetGo,
         started: Callable[[ProcessSpec, Spawned, int], None],
         again: Callable[[ProcessSpec, int], None],
         failed: Callable[[ProcessSpec, str], None],
     ) -> None:
         self._supervisor = supervisor
         self._clock = clock
+        self._let_go = let_go
         self._started = started
         self._again = again
         self._failed = failed
@@ -117,7 +120,7 @@ class Bursts:
 
     def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
         try:
-            usher = Usher([ready for _, ready in starts], at_ns, self._clock)
+            usher = Usher([ready for _, ready in starts], at_ns, self._clock, self._let_go)
         except Exception as error:  # noqa: BLE001 - nothing has begun
             self._do_without(starts, at_ns, error)
             return

@@ -31,10 +31,11 @@ from crond_py.ports import (
     Survivor,
 )
 from crond_py.runner import proctree
-from crond_py.runner.adoption import adopt, adopt_rest, users_with
+from crond_py.runner.adoption import adopt, adopt_rest, users_beside
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
+from crond_py.runner.letgo import LetGo
 from crond_py.runner.lookups import Lookups
 from crond_py.runner.marks import read_origin
 from crond_py.runner.punctual import MANY, Punctual
@@ -74,7 +75,8 @@ class ProcessRunner:
     takes long for, other events wait for. ``reap_orphans`` (by default: where we are a subreaper
     or pid 1) has the children reaped that others leave to us; where it does, no code may start a
     process from our first thread but as an errand (``errands``): it would be taken for an orphan.
-    With ``streams`` standard output and error of all of them are these two descriptors.
+    With ``streams`` standard output and error of all of them are these two descriptors. ``let_go``
+    has the note of what was let go; it is closed with the runner.
     """
 
     def __init__(
@@ -86,12 +88,14 @@ class ProcessRunner:
         reap_orphans: bool | None = None,
         sinks: Mapping[OutputMode, LineSink] | None = None,
         streams: tuple[int, int] | None = None,
+        let_go: LetGo | None = None,
     ) -> None:
         if reap_orphans is None:
             reap_orphans = is_subreaper()
         self._report = report
         self._clock = clock
         self._streams = streams
+        self._let_go = let_go or LetGo()
         self._lock = threading.Lock()
         self._pending: dict[AttemptKey, Wanted] = {}
         self._is_recalled = False
@@ -105,6 +109,7 @@ class ProcessRunner:
         self._bursts = Bursts(
             self._supervisor,
             clock,
+            let_go=self._let_go,
             started=self._take_over,
             again=self._start_at,
             failed=lambda spec, reason: self._fail(spec.key, reason),
@@ -143,6 +148,7 @@ class ProcessRunner:
                 self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
         self._keeper.close()
+        self._let_go.close()
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the thread that tells the ends of processes call something, if it gets on."""
@@ -196,6 +202,14 @@ class ProcessRunner:
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the marks of runs of that ledger."""
         return proctree.find_survivors(identity)
+
+    def let_go_until(self) -> datetime | None:
+        """Return up to which instant starts with a ``held_for`` may have been made in this boot."""
+        return self._let_go.until()
+
+    def note_starts(self) -> None:
+        """Have it known from now on what has been let go."""
+        self._let_go.begin()
 
     def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
         """Return the job and the due instant that a survivor's environment names."""
@@ -327,6 +341,8 @@ class ProcessRunner:
     def _try_to_spawn(self, spec: ProcessSpec) -> Spawned | Refused:
         with self._lock:
             wanted = self._pending[spec.key]
+        if spec.held_for is not None:
+            self._let_go.note(spec.held_for)
         try:
             return spawn(spec, streams=self._streams, ready=wanted.ready)
         except Exception:  # the boundary of one run: the other starts go on
@@ -346,7 +362,7 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
-            users=users_with(_uid_of(spec, spawned.pid)),
+            users=users_beside(spec, _uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
             memory_floor_kb=spawned.memory_floor_kb,
         )

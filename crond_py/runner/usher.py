@@ -14,6 +14,10 @@ memory, it writes what became of each start, in a slot of 16 bytes: first a numb
 1: begun, then the pid, or FAILED and the errno), then the wall clock's nanoseconds. When it ends,
 its children become the daemon's, which is their subreaper. Where the daemon has ended, or has
 written something behind the slots, it starts nothing more.
+
+It may be given a third, of a file in which it notes that it begins, before it looks whether the
+daemon is there: whoever finds that note not made, and the daemon gone, knows that nothing has begun
+and will not (see ``letgo``).
 """
 
 import _signal  # type: ignore[import-not-found]  # signal itself would take longer than all else
@@ -26,6 +30,8 @@ import time
 SLOT_BYTES = 16
 BEGUN = 1
 FAILED = 1 << 32
+NOTED_AHEAD_NS = 1_000_000
+"""How long before the instant it notes that it begins, so that this delays no start."""
 
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
 _TO_APPEND = posix.O_WRONLY | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
@@ -35,7 +41,7 @@ def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each
     """Wait for the instant and start all that is ordered."""
     for descriptor in (orders, slots):
         posix.set_inheritable(descriptor, False)
-    daemon, clock, at_ns, starts = marshal.loads(_read(orders))  # noqa: S302 - ours
+    daemon, clock, at_ns, starts, note = marshal.loads(_read(orders))  # noqa: S302 - ours
     # Python ignores these two, and what is ignored stays so across an exec.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
@@ -43,9 +49,15 @@ def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each
     own = posix.getresuid(), posix.getresgid(), posix.getgroups()
     soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
     behind = len(starts) * SLOT_BYTES
-    remaining_ns = at_ns - time.clock_gettime_ns(clock)
-    if remaining_ns > 0 and not posix.pread(slots, 1, behind):
-        time.sleep(remaining_ns / 1e9)  # noqa: TID251 - the one thing it waits for
+    if note is not None:
+        descriptor, place, value = note
+        posix.set_inheritable(descriptor, False)
+        _wait(clock, at_ns - NOTED_AHEAD_NS, slots, behind)
+        if posix.getppid() != daemon or posix.pread(slots, 1, behind):
+            return
+        posix.pwrite(descriptor, value, place)
+        posix.close(descriptor)
+    _wait(clock, at_ns, slots, behind)
     for number, (program, argv, env, cwd, umask, output, user, brand) in enumerate(starts):
         if posix.getppid() != daemon or posix.pread(slots, 1, behind):
             return
@@ -84,6 +96,12 @@ def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each
         posix.pwrite(slots, told.to_bytes(8, "little") + now_ns.to_bytes(8, "little"), place)
         if stream != null:
             posix.close(stream)
+
+
+def _wait(clock: int, until_ns: int, slots: int, behind: int) -> None:
+    remaining_ns = until_ns - time.clock_gettime_ns(clock)
+    if remaining_ns > 0 and not posix.pread(slots, 1, behind):
+        time.sleep(remaining_ns / 1e9)  # noqa: TID251 - the one thing it waits for
 
 
 def _put_brand(brand: int, hard: int) -> None:

@@ -26,6 +26,7 @@ from crond_py.ports import Clock
 from crond_py.runner import usher
 from crond_py.runner.errands import ERRANDS
 from crond_py.runner.execute import encoded, popen
+from crond_py.runner.letgo import LetGo, Loan
 from crond_py.runner.marks import brand_in
 from crond_py.runner.spawn import Ready
 from crond_py.runner.wording import encode
@@ -62,16 +63,19 @@ def can_be_ushered(ready: Ready | None) -> bool:
 class Usher:
     """One usher and the starts that it is given.
 
-    Each method is called by one thread but ``pids`` and ``recall``.
+    Each method is called by one thread but ``pids`` and ``recall``. Starts that were held for an
+    instant are noted as let go by ``let_go``.
 
     ``memory_floor_kb`` is what its children's peak memory is told to be at least. Making it raises
     OSError.
     """
 
-    def __init__(self, starts: Sequence[Ready], at_ns: int, clock: Clock) -> None:
+    def __init__(self, starts: Sequence[Ready], at_ns: int, clock: Clock, let_go: LetGo) -> None:
         self._starts = starts
         self._at_ns = at_ns
         self._clock = clock
+        self._let_go = let_go
+        self._loan: Loan | None = None
         self._pid = 0
         self.memory_floor_kb = 0
         self._slots = os.memfd_create("pycron-starts", os.MFD_CLOEXEC)
@@ -91,8 +95,13 @@ class Usher:
         It may have done its work and ended before this returns, so somebody has to know by then
         that what it starts is no orphan.
         """
-        orders = (os.getpid(), MONOTONIC, self._at_ns, [_order(each) for each in self._starts])
+        held = [each.spec.held_for for each in self._starts if each.spec.held_for is not None]
+        loan = self._loan = self._let_go.lend(max(held)) if held else None
+        note = (loan.descriptor, loan.place, loan.value) if loan is not None else None
+        starts = [_order(each) for each in self._starts]
+        orders = (os.getpid(), MONOTONIC, self._at_ns, starts, note)
         descriptor = hold(marshal.dumps(orders), "pycron-orders")
+        passed = (descriptor, self._slots, *((loan.descriptor,) if loan is not None else ()))
         try:
             argv = (sys.executable, "-I", "-S", "-c", _TEXT, str(descriptor), str(self._slots))
             self._pid = ERRANDS.begin(
@@ -100,7 +109,7 @@ class Usher:
                     [os.fsencode(argument) for argument in argv],
                     stdin=subprocess.DEVNULL,
                     streams=(subprocess.DEVNULL, subprocess.DEVNULL),
-                    pass_fds=(descriptor, self._slots),
+                    pass_fds=passed,
                     cwd="/",
                     env={},
                 )
@@ -163,6 +172,8 @@ class Usher:
     def close(self) -> None:
         """Forget what became of the starts."""
         os.close(self._slots)
+        if self._loan is not None:
+            self._let_go.give_back(self._loan)
 
 
 def _result(data: bytes, place: int) -> Ushered:

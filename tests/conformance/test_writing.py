@@ -14,6 +14,7 @@ from crond_py.model import (
     ClockReading,
     Cursor,
     Exit,
+    Left,
     Outcome,
     PastTime,
     PastTimes,
@@ -198,6 +199,9 @@ def test_run_is_changed_as_given(ledger: Ledger, reader: LedgerReader) -> None:
     )
     ledger.write([SetRun(run_id, State.RUNNING)], durable=False)
     assert reader.run(run_id) == before
+    left = SetRun(run_id, State.QUEUED, left_as=Left.RECALLED)
+    ledger.write([left], durable=False)
+    assert reader.run(run_id) == replace(before, state=State.QUEUED, left_as=Left.RECALLED)
     done = SetRun(run_id, State.DONE, outcome=Outcome.LOST, reason="cut short", finished_at=at(40))
     ledger.write([done], durable=False)
     assert reader.run(run_id) == replace(
@@ -227,6 +231,7 @@ ATTEMPTS = [
     Attempt(1, begun_at=T0, exit=None, outcome=Outcome.FAILED, reason="cannot start: no such file"),
     Attempt(1, begun_at=T0, pid=7, reason="timed out after 2h", stopping=Outcome.TIMED_OUT),
     Attempt(1, begun_at=T0, reason="cancelled on request", stopping=Outcome.CANCELLED),
+    Attempt(1, begun_at=T0, user="zoë"),
 ]
 
 

@@ -7,12 +7,16 @@ import resource
 import signal
 import sqlite3
 import subprocess
+from collections import Counter
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from crond_py.clock import SystemClock
+from crond_py.ledger.records import from_us, to_us
+from crond_py.runner.output import output_file
 from tests.support.daemon import (
     ENDS,
     Bell,
@@ -284,3 +288,75 @@ def _change_attempt(ledger: Path, run: int, values: str) -> None:
     with closing(sqlite3.connect(ledger)) as connection, connection:
         changed = connection.execute(f"UPDATE attempts SET {values} WHERE run_id = ?", (run,))
         assert changed.rowcount == 1
+
+
+def test_what_waits_across_a_restart_goes_on_counting(daemon: Daemon, gate: Gate) -> None:
+    """How late a run was is told from when it was asked for, and what it waited for (P4)."""
+    daemon.start("""
+    [jobs.queue]
+    schedule = "@yearly"
+    command = "read x < gate"
+    overlap = "queue"
+    """)
+    first, second = (int(daemon.cli("trigger", "queue").stdout) for _ in range(2))
+    daemon.kill()
+    log = daemon.start()
+    gate.open()
+    log.wait(ENDS, run=first)
+    gate.open()
+    log.wait("run succeeded", run=second)
+    *_, row = daemon.history("queue")
+    waited = datetime.fromisoformat(row["started_at"]) - datetime.fromisoformat(row["due"])
+    assert row["run"] == second
+    assert abs(row["late_seconds"] - waited.total_seconds()) < 0.05
+    assert sum(row["lag"].values()) == pytest.approx(row["late_seconds"])
+    assert row["lag"]["overlap"] > 0.8 * row["late_seconds"]
+
+
+# --- many that were claimed long before their instant ---------------------------------------------
+
+MANY = 260
+"""So many of one instant are claimed seven tenths of a second ahead."""
+
+CLAIMED = "SELECT max(due) FROM runs GROUP BY due HAVING count(*) >= ? AND due > ?"
+OPEN = "SELECT count(*) FROM runs WHERE due = ? AND outcome IS NULL"
+
+
+def test_what_was_claimed_ahead_of_its_instant_is_run_once(daemon: Daemon) -> None:
+    """A daemon that is killed before an instant has begun nothing of it; the next does (P1, P2)."""
+    jobs = ""
+    for number in range(MANY):
+        jobs += f'[jobs.j{number}]\nschedule = "*/8 * * * * *"\ncommand = ["echo", "here"]\n'
+        jobs += 'missed = "all"\noverlap = "queue"\n'
+    daemon.start(jobs)
+    due = _killed_before_an_instant(daemon)
+    daemon.start()
+    while _asked(daemon.ledger, OPEN, to_us(due)) != 0:
+        os.sched_yield()
+    daemon.stop()
+    rows = [row for row in daemon.history() if datetime.fromisoformat(row["due"]) == due]
+    assert Counter(row["outcome"] for row in rows) == {"succeeded": MANY}
+    for row in rows:
+        assert [attempt["attempt"] for attempt in row["attempts"]] == [1]
+        output = Path(output_file(daemon.state, row["job"], row["run"], 1))
+        assert output.read_text().count("here") == 1, "it was begun once"
+
+
+def _killed_before_an_instant(daemon: Daemon) -> datetime:
+    """Kill the daemon once all runs of an instant are claimed that is yet to come; return that."""
+    while True:  # where the machine is so busy that it comes meanwhile, the next has its turn
+        found = None
+        while found is None:
+            os.sched_yield()
+            found = _asked(daemon.ledger, CLAIMED, MANY, to_us(SystemClock().now()))
+        daemon.kill()
+        due = from_us(found)
+        if SystemClock().now() < due:
+            return due
+        daemon.start()
+
+
+def _asked(ledger: Path, question: str, *values: int) -> int | None:
+    with closing(sqlite3.connect(ledger)) as connection:
+        row = connection.execute(question, values).fetchone()
+        return None if row is None else int(row[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from datetime import datetime
 from pathlib import Path
@@ -148,6 +149,28 @@ def test_cancel_of_what_an_attempt_has_left(
     (row,) = daemon.history("leaves")
     assert (row["outcome"], row["reason"]) == ("cancelled", "cancelled on request")
     assert "processes running" in row["attempts"][0]["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's pycron runs jobs as somebody else")
+def test_cancel_of_what_was_left_as_another_user(daemon: Daemon, mark: str) -> None:
+    """What a run has left is ended whatever user the crontab names by then (P6)."""
+    job = f"""
+    [jobs.leaves]
+    schedule = "@yearly"
+    cwd = "/"
+    command = "setsid sleep {mark} & exit 1"
+    retry = {{ attempts = 2, delay = "1h" }}
+    """
+    log = daemon.start(f'{job}user = "nobody"\n')
+    run = daemon.cli("trigger", "leaves").stdout.strip()
+    log.wait("attempt failed", job="leaves")
+    assert processes_with(mark)
+    daemon.kill()
+    daemon.start(job)
+    said = daemon.cli("cancel", "leaves").stdout
+    assert processes_with(mark) == []
+    words = "cancelled, it was waiting for its retry; all its processes have ended"
+    assert said == f"run {run} of leaves: {words}\n"
 
 
 def test_cancel_of_a_queued_run(daemon: Daemon, gate: Gate) -> None:

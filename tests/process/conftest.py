@@ -28,6 +28,7 @@ from crond_py.ports import (
 )
 from crond_py.runner import proctree, subreaper
 from crond_py.runner.environment import command_argv
+from crond_py.runner.letgo import LetGo
 from crond_py.runner.orphans import list_children
 from crond_py.runner.process import ProcessRunner
 
@@ -44,7 +45,10 @@ class Harness:
         self.events: list[ProcessEvent] = []
         self._queue: queue.Queue[ProcessEvent] = queue.Queue()
         self._runs = 0
-        self.runner = ProcessRunner(self._queue.put, clock or SystemClock())
+        self.let_go = directory / "let-go"
+        self.runner = ProcessRunner(
+            self._queue.put, clock or SystemClock(), let_go=LetGo(self.let_go, "boot")
+        )
 
     def spec(
         self,

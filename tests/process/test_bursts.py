@@ -318,19 +318,21 @@ def test_an_usher_without_its_daemon_starts_nothing(tmp_path: Path) -> None:
     """P2: the next daemon takes what was claimed for lost, so it is not to come to life later."""
     mark = tmp_path / "mark"
     start = (b"/usr/bin/touch", [b"touch", os.fsencode(mark)], {}, b"/", 0o022, None, None, None)
-    slots = os.memfd_create("slots")
+    slots, note = os.memfd_create("slots"), os.memfd_create("note")
     os.ftruncate(slots, usher.SLOT_BYTES)
     for daemon, is_started in ((os.getpid() + 1, False), (os.getpid(), True)):
-        orders = hold(marshal.dumps((daemon, MONOTONIC, 0, [start])), "orders")
+        orders = hold(marshal.dumps((daemon, MONOTONIC, 0, [start], (note, 3, b"go"))), "orders")
         text = Path(usher.__file__).read_text()
         subprocess.run(
             [sys.executable, "-I", "-S", "-c", text, str(orders), str(slots)],
-            pass_fds=(orders, slots),
+            pass_fds=(orders, slots, note),
             check=True,
         )
         os.close(orders)
         assert bool(_result(os.pread(slots, usher.SLOT_BYTES, 0), 0).pid) is is_started
+        assert os.pread(note, 9, 0) == (b"\0\0\0go" if is_started else b"")
     os.close(slots)
+    os.close(note)
 
 
 def test_reads_what_an_usher_tells() -> None:

@@ -460,3 +460,26 @@ def test_what_a_run_has_left_is_ended_where_nobody_knows_its_user(
     harness.runner.end_rest(rest, force=True)
     assert harness.ended(rest.key).note == ""
     assert harness.leftovers() == []
+
+
+@needs_root
+@pytest.mark.parametrize("is_started", [True, False])
+def test_what_an_earlier_attempt_has_left_is_its_users(
+    harness: Harness, open_path: Path, *, is_started: bool
+) -> None:
+    """P6: a cancel ends it, though the present attempt is of another user."""
+    spec = harness.spec("setsid sleep 999 & exit 1", user=USER, cwd=str(open_path))
+    harness.runner.start(spec)
+    assert "left 1 process running" in harness.ended(spec.key).note
+    second = replace(
+        spec, key=AttemptKey(spec.key.run_id, 2), user=None, argv=("sleep", "998"),
+        earlier_users=(USER,),
+    )  # fmt: skip
+    if is_started:
+        harness.runner.start(second)
+        harness.started(second.key)
+        harness.runner.stop(second.key, force=True)
+    else:
+        harness.runner.end_rest(second, force=True)
+    assert harness.ended(second.key).note == ""
+    assert harness.leftovers() == []

@@ -17,7 +17,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from crond_py.errors import LedgerError
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.model import Attempt, Cause, Cursor, Exit, Lane, Outcome, Run, Scale, State, Task
+from crond_py.model import (
+    Attempt,
+    Cause,
+    Cursor,
+    Exit,
+    Lane,
+    Left,
+    Outcome,
+    Run,
+    Scale,
+    State,
+    Task,
+)
 from crond_py.ports import (
     Claim,
     Ledger,
@@ -55,6 +67,7 @@ ATTEMPTS = st.builds(
     reason=TEXTS,
     output=TEXTS,
     stopping=st.sampled_from([None, Outcome.CANCELLED, Outcome.TIMED_OUT]),
+    user=st.sampled_from([None, "0", "www-data"]),
 )
 OPEN_STATES = st.sampled_from([State.QUEUED, State.RUNNING, State.WAITING_RETRY])
 CLAIMS = st.builds(
@@ -83,6 +96,7 @@ SET_RUNS = st.builds(
     reason=TEXTS,
     finished_at=MAYBE_INSTANTS,
     retry_at=MAYBE_INSTANTS,
+    left_as=st.none() | st.sampled_from(Left),
 )
 FINISHES = st.builds(
     SetRun, RUN_IDS, state=st.just(State.DONE), outcome=OUTCOMES, finished_at=MAYBE_INSTANTS

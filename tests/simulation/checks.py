@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from crond_py.crontab.model import Job
+from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.engine.events import LedgerRetryDue, StopLimitDue
 from crond_py.engine.records import Stage
@@ -29,6 +30,7 @@ from crond_py.model import (
     Cause,
     Exit,
     Failure,
+    Left,
     Leftovers,
     OnCrash,
     OnStop,
@@ -50,6 +52,8 @@ Wrong = Iterator[tuple[str, str]]
 """What is wrong: the promise and the words."""
 
 EARLY = timedelta(milliseconds=1)
+LEAST_HELD = timedelta(milliseconds=20)
+"""A start that was claimed so long before its instant is held for it, and noted (see ports)."""
 MOST_RERUNS = 3
 _TICK = timedelta(milliseconds=10)
 _TICK_NS = 10_000_000
@@ -652,6 +656,10 @@ def _is_of_its_cause(inspector: Inspector, run: Run, attempt: Attempt, tree: Tre
     life = inspector.world.story.life
     if attempt.outcome is Outcome.LOST and tree is not None and tree.life == life:
         yield "P1", "is lost, and the daemon that started it is there"
+    if attempt.outcome is Outcome.LOST and _had_surely_not_begun(inspector, run, attempt):
+        yield "P1", "is lost, and it was held for an instant that nothing was let go for"
+    if run.left_as is Left.RECALLED and tree is not None and attempt == run.attempts[-1]:
+        yield "P1", "is taken for one that has not begun, and it has"
     if attempt.outcome is Outcome.TIMED_OUT:
         timeouts = [job.timeout for job in _jobs(inspector, run) if job.timeout is not None]
         age_ns = inspector.world.clock.monotonic_ns() - (tree.leader.started_ns if tree else 0)
@@ -660,6 +668,17 @@ def _is_of_its_cause(inspector: Inspector, run: Run, attempt: Attempt, tree: Tre
     noted = inspector.stopping.get(AttemptKey(run.id, attempt.number))
     if noted is not None and attempt.outcome not in {noted, Outcome.CANCELLED}:
         yield "P1", f"is {attempt.outcome}, and it was being ended as {noted}"
+
+
+def _had_surely_not_begun(inspector: Inspector, run: Run, attempt: Attempt) -> bool:
+    """Whether a first start was to be made at a later instant than any that was noted."""
+    world = inspector.world
+    was_held = LEAST_HELD < run.due - attempt.begun_at <= LONGEST_AHEAD
+    is_of_this_boot = attempt.boot_id == f"boot{world.boots}"
+    was_there = attempt.pid is not None or attempt.number > 1 or attempt.started_at is not None
+    if was_there or not was_held or not is_of_this_boot:
+        return False
+    return world.machine.let_go is not None and world.machine.let_go < run.due
 
 
 def _jobs(inspector: Inspector, run: Run) -> list[Job]:

@@ -204,7 +204,9 @@ class Machine:
     """What outlives the daemon: its processes, and what an observer noted of them.
 
     ``on_start`` is called with each tree when it has just begun, ``on_turn``
-    when its leader ends or it gets its first signal. ``tells_exits``: whether the
+    when its leader ends or it gets its first signal. ``let_go`` is the latest instant for which
+    something that was held has been let go since the machine was booted, None: nobody noted that.
+    ``tells_exits``: whether the
     exit status of an adopted process can be had here.
     """
 
@@ -218,6 +220,7 @@ class Machine:
     by_key: dict[AttemptKey, Tree] = field(default_factory=dict)
     alive: list[Tree] = field(default_factory=list)
     failed_starts: set[AttemptKey] = field(default_factory=set)
+    let_go: datetime | None = None
     tells_exits: bool = False
     pids: int = 1000
 
@@ -289,6 +292,7 @@ class Machine:
 
     def reboot(self) -> None:
         """End every process without a word."""
+        self.let_go = None
         for tree in list(self.alive):
             for process in tree.alive:
                 if process is tree.leader:
@@ -353,6 +357,9 @@ class FakeProcesses:
             self.start(spec, at_ns=at_ns)
 
     def _start(self, spec: ProcessSpec) -> None:
+        if spec.held_for is not None:
+            self.note_starts()
+            self._machine.let_go = max(self.let_go_until() or spec.held_for, spec.held_for)
         self._crash("before a start")
         machine = self._machine
         name = spec.env["PYCRON_JOB"]
@@ -428,6 +435,14 @@ class FakeProcesses:
             if tree.spec.tag.startswith(f"{identity}-")
             for each in tree.alive
         ]
+
+    def let_go_until(self) -> datetime | None:
+        """See ports.Processes."""
+        return self._machine.let_go
+
+    def note_starts(self) -> None:
+        """See ports.Processes."""
+        self._machine.let_go = self._machine.let_go or _EPOCH
 
     def origin(self, survivor: Survivor) -> tuple[str, datetime] | None:
         """See ports.Processes."""

@@ -84,6 +84,7 @@ def spec_of(identity: str, job: Job, run: Run, attempt: int) -> SimSpec:
         "/",
         0o022,
         None,
+        user=job.user,
         leftovers=job.leftovers,
         job=job,
         era=run.era,

@@ -13,7 +13,7 @@ from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, RequestRefusedError
 from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
 from crond_py.ports import AttemptKey, ProcessSpec, SetAttempt, StartFailed, Write
-from tests.simulation.fakes import Behaviour, FakeProcesses, Tree
+from tests.simulation.fakes import Behaviour, FakeProcesses, Machine, Tree
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
@@ -248,35 +248,102 @@ def test_a_run_that_is_removed_leaves_nothing(machine_with: MachineWith) -> None
 def test_that_nobody_knows_the_user_of_a_run_is_said(
     machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, *, was_told: bool, is_gone: bool
 ) -> None:
-    """P6: whoever ends what is left of a removed job's run must not go by the stand-in's user."""
-    said: list[bool] = []
-    for name in ("end_rest", "adopt_rest"):
-        _note_calls(monkeypatch, name, said)
+    """P6: whoever ends what is left of a removed job's run must not go by the stand-in's user.
+
+    So it is where an older pycron has started it, which did not enter the user.
+    """
+    said = _note_users(monkeypatch)
     world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True))
     if was_told:
         ask(world, "cancel")
-        assert said == [True]
+        assert said == [OWN]
         said.clear()
     world.kill_daemon()
+    for run in world.ledger.open_runs():
+        older = tuple(replace(attempt, user=None) for attempt in run.attempts)
+        world.ledger.hold(replace(run, attempts=older))
     world.jobs = {} if is_gone else world.jobs
     world.boot_daemon()
     ask(world, "cancel")
     world.pass_time(JOB.kill_after + 2 * SECOND)  # nobody knows that of the job either
-    assert set(said) == {not is_gone}
+    assert set(said) == {NOBODY_KNOWS if is_gone else OWN}
     assert outcomes(world) == ["cancelled"]
 
 
-def _note_calls(monkeypatch: pytest.MonkeyPatch, name: str, said: list[bool]) -> None:
-    """Have it noted of each call whether the user is known."""
-    method = getattr(FakeProcesses, name)
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_is_left_is_of_the_user_that_it_was_started_as(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, *, is_gone: bool, is_killed: bool
+) -> None:
+    """P5, P6: whatever the crontab says of the job by now, in this daemon and in the next."""
+    said = _note_users(monkeypatch)
+    job = replace(RETRIED, user="first")
+    world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True), job)
+    (run,) = rows(world)
+    assert [attempt.user for attempt in run.attempts] == ["first"]
+    jobs = [] if is_gone else [replace(job, user="second")]
+    if is_killed:
+        world.kill_daemon()
+        world.jobs = {job.name: job for job in jobs}
+        world.boot_daemon()
+    else:
+        reload(world, *jobs)
+    ask(world, "cancel")
+    world.pass_time(JOB.kill_after + 2 * SECOND)
+    assert set(said) == {("first", (), True)}
+    assert outcomes(world) == ["cancelled"]
 
-    def noting(
-        self: FakeProcesses, spec: ProcessSpec, *args: object, **more: object
-    ) -> bool | None:
-        said.append(spec.is_user_known)
-        return method(self, spec, *args, **more)
 
-    monkeypatch.setattr(FakeProcesses, name, noting)
+def test_what_is_left_is_of_the_users_of_all_attempts(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: a retry runs as the user that the crontab names by then, the first attempt did not."""
+    started: list[ProcessSpec] = []
+    spawn = Machine.spawn
+    monkeypatch.setattr(
+        Machine, "spawn", lambda self, spec: started.append(spec) or spawn(self, spec)
+    )
+    said = _note_users(monkeypatch)
+    job = replace(RETRIED, user="first", retry=Retry(attempts=3, delay=10 * SECOND))
+    world = machine_with(job)
+    world.machine.behaviours["a"] = LEAVES
+    world.pass_time(MINUTE + timedelta(milliseconds=500))
+    reload(world, replace(job, user="second"))
+    world.pass_time(14 * SECOND)
+    (run,) = rows(world)
+    assert [attempt.user for attempt in run.attempts] == ["first", "second"]
+    assert [spec.earlier_users for spec in started] == [(), ("first",)]
+    world.kill_daemon()
+    world.boot_daemon()
+    ask(world, "cancel")
+    assert said[-1] == ("second", ("first",), True)
+
+
+User = tuple[str | None, tuple[str, ...], bool]
+"""What a spec says of whom its run's processes belong to."""
+
+OWN: User = (None, (), True)
+NOBODY_KNOWS: User = (None, (), False)
+
+
+def _note_users(monkeypatch: pytest.MonkeyPatch) -> list[User]:
+    """Have noted whose the processes are said to be with each call about what is left."""
+    said: list[User] = []
+
+    def note(name: str) -> None:
+        method = getattr(FakeProcesses, name)
+
+        def noting(
+            self: FakeProcesses, spec: ProcessSpec, *args: object, **more: object
+        ) -> bool | None:
+            said.append((spec.user, spec.earlier_users, spec.is_user_known))
+            return method(self, spec, *args, **more)
+
+        monkeypatch.setattr(FakeProcesses, name, noting)
+
+    note("end_rest")
+    note("adopt_rest")
+    return said
 
 
 # --- starts that hang -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from crond_py.crontab.model import CronTrigger, Job, Pool
 from crond_py.engine.lag import LagRecord, Wait, Waits
 from crond_py.model import Exit, Lag, Overlap, Retry
+from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
 from tests.unit.engine.test_chains import HEAD, after, to_the_hour
@@ -125,6 +126,103 @@ def test_waiting_for_others_is_not_being_late(machine_with: MachineWith) -> None
     assert world.daemon is not None
     for pool in world.daemon.core.status().pools:
         assert pool.lag is None or pool.lag.largest < SECOND
+
+
+# --- across a restart -----------------------------------------------------------------------------
+
+
+def _restart(world: World, *, after: timedelta = 10 * SECOND) -> None:
+    world.kill_daemon()
+    world.pass_time(after)
+    world.boot_daemon()
+
+
+def _is_whole(world: World, lag: Lag, job: str = "a", number: int = 0) -> None:
+    """Hold that the parts of a lag add up to what passed from the due instant to the start."""
+    run = rows(world, job)[number]
+    started_at = run.attempts[0].started_at
+    assert started_at is not None
+    assert lag.whole.total_seconds() == pytest.approx((started_at - run.due).total_seconds())
+
+
+def test_an_overlap_goes_on_across_a_restart(machine_with: MachineWith) -> None:
+    """What still has an earlier run before it after the restart has waited for that all along."""
+    job = replace(JOB, trigger=CronTrigger(("* * * * *",)), overlap=Overlap.QUEUE)
+    world = machine_with(job, lasts=80 * SECOND)
+    world.pass_time(2 * MINUTE + 2 * SECOND)
+    assert outcomes(world) == ["running", "queued"]
+    _restart(world)
+    world.pass_time(MINUTE)
+    lag = lag_of(world, "a", 1)
+    assert lag.overlap.total_seconds() == near(20 * SECOND)
+    assert lag.own - lag.overlap < SECOND
+    _is_whole(world, lag, "a", 1)
+
+
+def test_what_nobody_stands_before_any_more_waits_for_the_daemon(machine_with: MachineWith) -> None:
+    """The earlier run has ended while no daemon was there, so it is that that was waited for."""
+    job = replace(JOB, trigger=CronTrigger(("* * * * *",)), overlap=Overlap.QUEUE)
+    world = machine_with(job, lasts=80 * SECOND)
+    world.pass_time(2 * MINUTE + 2 * SECOND)
+    _restart(world, after=40 * SECOND)
+    world.pass_time(SECOND)
+    lag = lag_of(world, "a", 1)
+    assert lag.dispatch.total_seconds() == near(42 * SECOND)
+    _is_whole(world, lag, "a", 1)
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_a_full_pool_is_waited_for_across_a_restart(
+    machine_with: MachineWith, *, is_asked_for: bool
+) -> None:
+    """What still finds no slot has waited for one since it was due, or since it was asked for."""
+    jobs = [replace(JOB, name=name, pool="small") for name in "abc"]
+    jobs[2] = replace(jobs[2], trigger=CronTrigger(("0 0 1 1 *",))) if is_asked_for else jobs[2]
+    world = machine_with(*jobs, lasts=30 * SECOND)
+    to_the_hour(world, SECOND)
+    if is_asked_for:
+        world.ask(lambda core: core.trigger("c", is_forced=False, then=lambda _active: None))
+    assert sorted(outcomes(world, name)[0] for name in "abc") == ["queued", "running", "running"]
+    _restart(world)
+    world.pass_time(MINUTE)
+    lags = {name: lag_of(world, name) for name in "abc"}
+    name = max(lags, key=lambda each: lags[each].own)
+    assert lags[name].pool.total_seconds() == near((29 if is_asked_for else 30) * SECOND)
+    assert lags[name].own - lags[name].pool < SECOND
+    _is_whole(world, lags[name], name)
+
+
+def test_a_dependency_is_over_with_the_claim_also_after_a_restart(
+    machine_with: MachineWith,
+) -> None:
+    """Only what came before the claim was for the jobs that it follows."""
+    busy = replace(JOB, name="busy", pool="tiny", trigger=CronTrigger(("4 * * * *",)))
+    world = machine_with(HEAD, busy, replace(after("next", "head"), pool="tiny"))
+    world.machine.behaviours["head"] = Behaviour(lasts=(5 * MINUTE,))
+    world.machine.behaviours["busy"] = Behaviour(lasts=(3 * MINUTE,))
+    to_the_hour(world, 6 * MINUTE)
+    assert outcomes(world, "next") == ["queued"]
+    _restart(world, after=30 * SECOND)
+    world.pass_time(2 * MINUTE)
+    lag = lag_of(world, "next")
+    assert lag.dependency.total_seconds() == near(5 * MINUTE)
+    assert lag.pool.total_seconds() == near(2 * MINUTE)
+    _is_whole(world, lag, "next")
+
+
+def test_a_clock_that_was_set_back_makes_nobody_early(machine_with: MachineWith) -> None:
+    """What was claimed later than the clock now shows is not late yet, and never less than that."""
+    job = replace(JOB, trigger=CronTrigger(("0 0 1 1 *",)), overlap=Overlap.QUEUE)
+    world = machine_with(job, lasts=30 * SECOND)
+    world.ask(lambda core: core.trigger("a", is_forced=False, then=lambda _active: None))
+    world.ask(lambda core: core.trigger("a", is_forced=False, then=lambda _active: None))
+    world.kill_daemon()
+    world.set_clock(-MINUTE)
+    world.boot_daemon()
+    world.pass_time(2 * MINUTE)
+    lag = lag_of(world, "a", 1)
+    assert lag.whole == lag.overlap
+    assert lag.overlap.total_seconds() == near(30 * SECOND)
 
 
 def test_retries_have_no_lag(machine_with: MachineWith) -> None:

@@ -10,7 +10,7 @@ import pytest
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger, Trigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import EveryMode, Missed, OnCrash, OnStop, Overlap, Retry
+from crond_py.model import EveryMode, Left, Missed, OnCrash, OnStop, Overlap, Retry
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
@@ -95,6 +95,9 @@ def test_a_stop_cuts_nothing_short_that_it_leaves(machine_with: MachineWith, the
     world = machine_with(job, lasts=20 * MINUTE)
     world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
     stop(world)
+    (run,) = rows(world)
+    assert run.left_as is Left.RUNNING
+    world.ledger.hold(replace(run, reason="another version's words"))
     world.kill_daemon(power_cut=then == "the machine ends")
     if then == "back, and a crash":
         world.boot_daemon()
@@ -223,6 +226,8 @@ def test_what_was_claimed_ahead_is_missed(
     world = _stopped_just_before(machine_with, replace(JOB, on_stop=on_stop, missed=missed))
     (run,) = rows(world)
     assert (str(run.state), run.reason) == ("queued", "pycron was stopped before it was started")
+    assert run.left_as is Left.RECALLED
+    world.ledger.hold(replace(run, reason="another version's words"))
     assert not world.machine.trees
     world.pass_time(MINUTE)
     world.boot_daemon()

@@ -24,9 +24,10 @@ from crond_py.ledger.journaled import MOST_MENDED, JournaledLedger
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.lock import StateLock
 from crond_py.ledger.opening import open_ledger
+from crond_py.ledger.records import to_set_run
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
-from crond_py.model import Attempt, Cursor, Outcome, Run, State
+from crond_py.model import Attempt, Cursor, Left, Outcome, Run, State
 from crond_py.ports import RunQuery, SetAttempt, SetCursor, SetRun, Write
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, at, attempted, claim, enter, finish
@@ -342,6 +343,7 @@ def test_a_journal_of_an_older_pycron_is_read(path: Path, open_journaled: OpenJo
     [
         attempted("naïve 時計", output="/out/\udcff"),
         SetRun(5, State.DONE, Outcome.LOST, "\udcff'\"\\\n", at(3), None),
+        SetRun(5, State.QUEUED, left_as=Left.RECALLED),
         SetAttempt(5, Attempt(2, at(1), pid=2**40, reason="x", stopping=Outcome.CANCELLED)),
         SetCursor(Cursor("a", "f", 2, T0, at(60), at(1), None, None, "boot")),
     ],
@@ -356,6 +358,8 @@ def test_every_kind_of_step_has_its_width() -> None:
     """A kind that comes to the steps later is known where rows of older ones are made whole."""
     assert set(steps_module._widths()) == set(Kind)
     assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 9)
+    older = Step(Kind.RUN, ("queued", None, "", None, None, 5))
+    assert to_set_run(unpack(pack([older]))[0].row) == SetRun(5, State.QUEUED)
 
 
 # --- damage and deletion --------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from crond_py.ledger import reader as reader_module
 from crond_py.ledger.database import Migration, connect, load_migrations, migrate, schema_version
 from crond_py.ledger.opening import open_ledger as open_ledger_of_daemon
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.model import Attempt
+from crond_py.model import Attempt, Left
 from crond_py.ports import RunQuery
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, attempted, claim, enter
@@ -95,8 +95,40 @@ def test_attempts_of_the_first_version_were_not_being_ended(path: Path, open_led
     (run,) = open_ledger(path).open_runs()
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     assert run.attempts == (
-        Attempt(1, epoch, 99, 5, "boot", started_at=epoch, output="/out/7", stopping=None),
+        Attempt(1, epoch, 99, 5, "boot", started_at=epoch, output="/out/7", user=None),
     )
+
+
+def test_what_an_older_pycron_has_left_is_told_by_its_words(path: Path, open_ledger: Open) -> None:
+    """P1, P3: what a stop left or recalled before an upgrade is so after it, no other is."""
+    path.touch()
+    _migrate(path, *STEPS[:8])
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("INSERT INTO meta (only_row, identity, created_at) VALUES (1, 'abcdef01', 0)")
+        rows = [
+            (1, "running", None, "left running when pycron was stopped"),
+            (2, "running", None, ""),
+            (3, "queued", None, "pycron was stopped before it was started"),
+            (4, "queued", None, ""),
+            (5, "queued", None, ""),
+            (6, "done", "cancelled", "left running when pycron was stopped"),
+        ]
+        for run_id, state, outcome, reason in rows:
+            old.execute(
+                "INSERT INTO runs (id, job, era, due, cause, state, claimed_at, outcome, reason,"
+                " count) VALUES (?, 'a', 0, ?, 'schedule', ?, 0, ?, ?, 1)",
+                (run_id, run_id, state, outcome, reason),
+            )
+        attempts = [(1, 1, None), (2, 1, None), (3, 1, "cancelled"), (5, 1, "lost")]
+        for run_id, number, outcome in attempts:
+            old.execute(
+                "INSERT INTO attempts (run_id, number, begun_at, has_exit, outcome, reason, output)"
+                " VALUES (?, ?, 0, 0, ?, '', '')",
+                (run_id, number, outcome),
+            )
+        old.commit()
+    left = {run.id: run.left_as for run in open_ledger(path).runs(EVERYTHING)}
+    assert left == {1: Left.RUNNING, 2: None, 3: Left.RECALLED, 4: None, 5: None, 6: None}
 
 
 def test_renewing_keeps_what_is_there(path: Path, open_ledger: Open) -> None:

@@ -1,0 +1,185 @@
+"""Notes up to which instant starts that were held for it have been let go.
+
+Many of one instant are claimed long before it. A daemon that is killed meanwhile has begun none of
+them, but the ledger, which gets to know a process after its start, does not tell the next one. So
+whoever makes such starts, a thread of ours or an usher, first raises the note to their instant.
+What was to be held for a later instant than the note says has not begun.
+
+The note need not be flushed to the disk: it outlives the daemon in the kernel's memory, and it is
+believed only in the boot of the machine in which it was made. Where there is none, or of another
+boot, nobody knows what has begun. It is never lowered, so a clock that was set back makes it tell
+less and nothing wrong.
+
+The file begins with the boot; behind that are numbers, the largest of which is the note: the first
+is ours, each of the others is lent to one usher at a time, so that nobody has to read what it
+raises. Not responsible for what is claimed how long ahead (``engine.ahead``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import threading
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from crond_py.clock import EPOCH
+from crond_py.dataclass import dataclass
+
+NUMBER: Final = struct.Struct("<q")
+"""How an instant is written: microseconds since the Unix epoch."""
+
+MOST_LENT: Final = 63
+
+_TITLE = b"pycron let go 1\n"
+_HEAD_BYTES = 64
+_SIZE = _HEAD_BYTES + NUMBER.size * (1 + MOST_LENT)
+_MICROSECOND = timedelta(microseconds=1)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """Where an usher is to note an instant, and what it writes there."""
+
+    descriptor: int
+    place: int
+    value: bytes
+
+
+class LetGo:
+    """The note at ``path``, of the boot ``boot_id``; without a path there is none. Any thread."""
+
+    def __init__(self, path: Path | None = None, boot_id: str = "") -> None:
+        self._path = path if boot_id else None  # where nobody can tell the boot it says nothing
+        self._head = (_TITLE + boot_id.encode("ascii")).ljust(_HEAD_BYTES, b"\0")
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._numbers: list[int] = []
+        self._free = list(range(MOST_LENT, 0, -1))
+        self._noted = 0
+
+    def until(self) -> datetime | None:
+        """Return up to which instant starts may have been let go; None: nobody knows."""
+        with self._lock:
+            if self._path is None:
+                return None
+            try:
+                descriptor = _open(self._path)
+            except OSError:
+                return None
+            try:
+                numbers = self._read(descriptor)
+            finally:
+                os.close(descriptor)
+        try:
+            return None if numbers is None else EPOCH + _MICROSECOND * max(numbers)
+        except OverflowError:
+            return None
+
+    def begin(self) -> None:
+        """Have a note from now on: nothing is open any more of which nobody knows whether it began.
+
+        One of this boot goes on. Does not raise.
+        """
+        with self._lock:
+            self._is_open()
+
+    def note(self, instant: datetime) -> None:
+        """Note that starts which were held for an instant are let go. Does not raise."""
+        value = (instant - EPOCH) // _MICROSECOND
+        with self._lock:
+            if value <= self._noted or not self._is_open():
+                return
+            try:
+                os.pwrite(self._descriptor, NUMBER.pack(value), _HEAD_BYTES)
+            except (OSError, struct.error) as error:
+                self._give_up(error)
+            else:
+                self._noted = value
+
+    def lend(self, instant: datetime) -> Loan | None:
+        """Return where an usher is to note an instant; None: it is noted already."""
+        value = (instant - EPOCH) // _MICROSECOND
+        with self._lock:
+            if value > self._noted and self._is_open() and self._free:
+                number = self._free.pop()
+                value = self._numbers[number] = max(value, self._numbers[number])
+                place = _HEAD_BYTES + NUMBER.size * number
+                return Loan(self._descriptor, place, NUMBER.pack(value))
+        self.note(instant)
+        return None
+
+    def give_back(self, loan: Loan) -> None:
+        """Take back what an usher was lent, now that it has ended."""
+        with self._lock:
+            self._free.append((loan.place - _HEAD_BYTES) // NUMBER.size)
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        with self._lock:
+            self._drop()
+
+    # --- the file; the caller holds the lock ----------------------------------------------
+
+    def _is_open(self) -> bool:
+        """Whether there is a file to write to; one of another boot, or none, is begun anew."""
+        if self._path is None or self._descriptor >= 0:
+            return self._path is not None
+        try:
+            with suppress(FileNotFoundError):
+                self._descriptor = _open(self._path)
+            numbers = self._read(self._descriptor) if self._descriptor >= 0 else None
+            if numbers is None:
+                self._begin_file(self._path)
+                numbers = [0] * (1 + MOST_LENT)
+        except OSError as error:
+            self._give_up(error)
+            return False
+        self._numbers, self._noted = numbers, numbers[0]
+        return True
+
+    def _drop(self) -> None:
+        """Close the file, but not while it is lent: its number might be another file's by then."""
+        if self._descriptor >= 0 and len(self._free) == MOST_LENT:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _begin_file(self, path: Path) -> None:
+        new = path.with_name(f"{path.name}.new")
+        with suppress(FileNotFoundError):
+            new.unlink()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._descriptor = os.open(new, flags, 0o600)
+        os.pwrite(self._descriptor, self._head.ljust(_SIZE, b"\0"), 0)
+        new.rename(path)
+
+    def _read(self, descriptor: int) -> list[int] | None:
+        try:
+            data = os.pread(descriptor, _SIZE, 0)
+        except OSError:
+            return None
+        if len(data) != _SIZE or not data.startswith(self._head):
+            return None
+        return [number for (number,) in NUMBER.iter_unpack(data[_HEAD_BYTES:])]
+
+    def _give_up(self, error: Exception) -> None:
+        """Have no note: better that nobody knows what has begun than that it is said wrongly."""
+        assert self._path is not None  # noqa: S101 - else nothing is written
+        self._drop()
+        with suppress(OSError):
+            self._path.unlink()
+        self._path = None
+        log.warning("that starts are let go cannot be noted: %s", error)
+
+
+def _open(path: Path) -> int:
+    # O_NONBLOCK: a FIFO of that name must not hold the daemon up.
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
