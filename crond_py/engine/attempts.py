@@ -154,8 +154,8 @@ class Attempts:
     def conclude(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
         """Have a run whose attempt is closed tried again, or give it its outcome."""
         job, attempt = active.job, active.attempt
-        is_cut_short = outcome is Outcome.LOST and active.how_lost
-        active.how_lost = ""
+        is_cut_short = outcome is Outcome.LOST and active.is_cut_short
+        active.how_lost, active.is_cut_short = "", False
         if is_cut_short and self._exists(active) and wants_rerun(job.on_crash, active.lost):
             active.stop = None
             self.starter.start(active)

@@ -300,7 +300,9 @@ class Core:
             self._stopper.leave(active)
         self._flush()
         left = [active.run.id for active in running]
-        if left and self._on_stopped:
+        if left and self._on_stopped and self._parts.ends_all:
+            log.warning("runs end with pycron, which is process 1", extra=fields(runs=left))
+        elif left and self._on_stopped:
             log.info("runs are left to the next pycron", extra=fields(left=left))
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:

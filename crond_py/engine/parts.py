@@ -50,8 +50,9 @@ class Parts:
     """What the engine is built from.
 
     ``host`` is the name that jitter is made from, ``own_user`` the number of the user whom jobs run
-    as that name none; ``task_reader`` is given each crontab;
-    ``most_waiting`` submitted tasks of a lane wait in memory.
+    as that name none; ``ends_all``: our end is that of every process, as it is of process 1 of a
+    container; ``task_reader`` is given each crontab; ``most_waiting`` submitted tasks of a lane
+    wait in memory.
     """
 
     timekeeper: Timekeeper
@@ -67,6 +68,7 @@ class Parts:
     most_waiting: int = MOST_WAITING
     host: str = field(default_factory=host_name)
     own_user: str = field(default_factory=lambda: str(os.geteuid()))
+    ends_all: bool = field(default_factory=lambda: os.getpid() == 1)
 
     def user_of(self, job: Job) -> str:
         """Return the user whom a job's processes are started as, by name or number."""

@@ -64,8 +64,9 @@ class ActiveRun:
     """A run without an outcome. Its ``run.id`` is 0 until the ledger has taken the claim.
 
     ``job`` is the definition that its next attempt goes by. ``lost`` counts the attempts that a
-    crash cut short, and ``how_lost`` is set where the present one is such: its process is gone, or
-    nobody knows which it is. ``earlier_users`` are whom its earlier attempts were started as, None
+    crash cut short or nobody saw the end of; ``how_lost`` says it of the present one, whose process
+    is gone, or nobody knows which it is, and ``is_cut_short`` that it may be run again for it.
+    ``earlier_users`` are whom its earlier attempts were started as, None
     where nobody knows. ``ticket`` is its place among those that wait for a slot, ``share``
     what its slot counts to, ``waits`` what it has waited for before its first start, ``ready_ns``
     from when it could have begun, on the monotonic clock. ``on_begun`` is called once it waits for
@@ -79,6 +80,7 @@ class ActiveRun:
     stop: Stop | None = None
     lost: int = 0
     how_lost: str = ""
+    is_cut_short: bool = False
     earlier_users: frozenset[str | None] = frozenset()
     begins_when_claimed: bool = False
     timeout_timer: Timer | None = None

@@ -41,6 +41,7 @@ from crond_py.ports import Ledger, ProcessSpec, SetAttempt, SetRun, Survivor
 
 CUT_SHORT = "ended while pycron was away, nobody saw how"
 NOT_SEEN = "pycron ended while it started; nobody knows whether it ran"
+TAKEN_OVER = "taken over from a pycron that ended while it started; nobody saw how it ended"
 FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 TOO_OFTEN = f"a crash cut it short {MOST_RERUNS + 1} times, so it is not run again"
 
@@ -184,9 +185,7 @@ class Recoverer:
         """Say what becomes of a run; what is to be watched of it is watched from here on."""
         attempt, run = active.attempt, active.run
         is_running = run.state is State.RUNNING and attempt is not None
-        # What was left to run on and is gone has ended by itself, unless the machine has.
-        is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
-        was_left = run.left_as is Left.RUNNING and is_of_this_boot
+        was_left = self._was_left(active)
         spec = self._spec(active) if is_running else None
         remains = Remains.REST if survivors else Remains.NOTHING
         if spec is not None and self._adopt(active, spec, survivors):
@@ -214,6 +213,15 @@ class Recoverer:
         if recovery is not Recovery.ADOPT and not is_rest:
             processes.settle(spec)
         return recovery
+
+    def _was_left(self, active: ActiveRun) -> bool:
+        """Whether a stop has left it to run on: if it is gone it has ended by itself.
+
+        Unless the machine has.
+        """
+        attempt = active.attempt
+        is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
+        return active.run.left_as is Left.RUNNING and is_of_this_boot
 
     def _spec(self, active: ActiveRun) -> ProcessSpec:
         """Return the specification of the present attempt, and name the output it has."""
@@ -255,13 +263,8 @@ class Recoverer:
         now = self._parts.timekeeper.now()
         self._register.runs[active.run.id] = active
         match recovery:
-            case Recovery.ADOPT:
-                self._resume_process(state, active, found.survivors)
-            case Recovery.ADOPT_REST | Recovery.END_REST:
-                active.how_lost = self._how_lost(active)
-                self._resume_process(state, active, found.survivors)
-                if recovery is Recovery.END_REST and active.stop is None:
-                    self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
+            case Recovery.ADOPT | Recovery.ADOPT_REST | Recovery.END_REST:
+                self._resume_what_lives(found)
             case Recovery.STOPPED:
                 self._conclude_stopped(active)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
@@ -295,6 +298,22 @@ class Recoverer:
                 active.run = replace(active.run, cause=Cause.CATCH_UP, claimed_at=now)
         self._admitter.wait_or_start(state, active)
 
+    def _resume_what_lives(self, found: _Found) -> None:
+        """Watch what there is of an attempt, or end it where that is only what it has left."""
+        active, is_to_end = found.active, found.recovery is Recovery.END_REST
+        if found.recovery is Recovery.ADOPT_REST:
+            # Where its leader lives, or what looks like it, no crash has cut it short.
+            active.is_cut_short = not any(each.leader for each in found.survivors)
+            active.how_lost = self._how_lost(active) if active.is_cut_short else TAKEN_OVER
+        elif is_to_end:
+            active.how_lost = self._how_lost(active)
+            active.is_cut_short = not self._was_left(active)
+        self._resume_process(found.state, active, found.survivors)
+        if not is_to_end:
+            self._stopper.take_back(active)
+        elif active.stop is None:
+            self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
+
     def _resume_process(
         self, state: JobState, active: ActiveRun, survivors: Sequence[Survivor]
     ) -> None:
@@ -309,7 +328,6 @@ class Recoverer:
             attempt = replace(attempt, started_at=self._started_at(attempt, first))
             active.attempt = attempt
         self._parts.outbox.write(SetAttempt(active.run.id, attempt))
-        self._stopper.take_back(active)
         stopping = _stopping(attempt)
         if stopping is not None:
             reason = active.run.reason if active.has_rest else attempt.reason
@@ -329,7 +347,7 @@ class Recoverer:
         self._attempts.finish(active, Outcome.LOST, reason)
 
     def _how_lost(self, active: ActiveRun, left: Sequence[Survivor] = ()) -> str:
-        was_seen = active.attempt is not None and active.attempt.pid is not None
+        was_seen = active.attempt is not None and active.attempt.started_at is not None
         pids = ", ".join(str(survivor.pid) for survivor in left[:_MOST_NAMED])
         more = ", ..." if len(left) > _MOST_NAMED else ""
         note = f"; it has left processes running: {pids}{more}" if left else ""

@@ -523,6 +523,8 @@ def _follows_its_predecessor(inspector: Inspector, tree: Tree, run: Run) -> Wron
     definitions = inspector.world.requests.definitions[run.job]
     for attempt in run.attempts[:-1]:
         yield from _may_be_followed(attempt, definitions)
+        if AttemptKey(run.id, attempt.number) in inspector.world.requests.left_running:
+            yield "P3", f"attempt {attempt.number} was left by a stop, and it is run again"
         earlier = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
         if earlier is not None and earlier.alive and _counts_as_alive(inspector, earlier):
             yield "P5", f"attempt {attempt.number} still lives"
@@ -533,6 +535,19 @@ def _follows_its_predecessor(inspector: Inspector, tree: Tree, run: Run) -> Wron
     lost = sum(attempt.outcome is Outcome.LOST for attempt in run.attempts)
     if lost > MOST_RERUNS:
         yield "P3", f"it is run again after {lost} crashes"
+
+
+def _waits_for_its_retry(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
+    """P4: a retry comes no sooner than its delay after the end of the attempt before it."""
+    if len(run.attempts) < 2 or inspector.world.may_step_clock:
+        return
+    before, retries = run.attempts[-2], [job.retry for job in _jobs(inspector, run)]
+    if before.outcome not in {Outcome.FAILED, Outcome.TIMED_OUT} or before.finished_at is None:
+        return
+    least = min(min(r.delay * r.backoff ** (before.number - 1), r.max_delay) for r in retries)
+    if tree.started_at < before.finished_at + least:
+        after = tree.started_at - before.finished_at
+        yield "P4", f"attempt {tree.key.number} was started {after} after the one before it"
 
 
 def _may_be_followed(attempt: Attempt, definitions: list[Job]) -> Wrong:
@@ -581,6 +596,7 @@ _START_RULES: tuple[StartRule, ...] = (
     _fits_its_group,
     _is_not_cancelled,
     _follows_its_predecessor,
+    _waits_for_its_retry,
     _may_start_now,
 )
 
@@ -827,8 +843,7 @@ def _was_run_again(inspector: Inspector, run: Run) -> Wrong:
     jobs = _jobs(inspector, run)
     key = AttemptKey(run.id, len(run.attempts))
     tree = inspector.world.tree_of(key)
-    may_be_left = any(job.on_stop is OnStop.LEAVE for job in jobs)
-    if may_be_left and key in inspector.world.requests.left_running:
+    if key in inspector.world.requests.left_running:
         return
     was_seen = tree is not None and tree.was_seen_ending
     is_asked_for = all(job.on_crash is OnCrash.RERUN for job in jobs)

@@ -312,12 +312,16 @@ class Machine:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A tree that this daemon watches, or with ``tree`` None what attempts of a run have left."""
+    """A tree that this daemon watches, or with ``tree`` None what attempts of a run have left.
+
+    ``has_leader``: whether its leader lived when that began.
+    """
 
     tree: Tree | None
     tag: str
     is_adopted: bool = False
     is_rest: bool = False
+    has_leader: bool = True
     is_stopped: bool = False
     is_reported: bool = False
 
@@ -467,7 +471,8 @@ class FakeProcesses:
         if not found:
             return False
         own = next((tree for tree in found if tree.key == spec.key), None)
-        watched = _Watched(own, spec.tag, is_adopted=True, is_rest=True)
+        has_leader = own is not None and own.leader.is_alive
+        watched = _Watched(own, spec.tag, is_adopted=True, is_rest=True, has_leader=has_leader)
         self._watch(spec, watched, "the rest is adopted")
         return True
 
@@ -534,7 +539,7 @@ class FakeProcesses:
             return
         left = len(tree.alive)
         is_waited_for = watched.is_rest or watched.is_stopped
-        tree.was_seen_ending = not watched.is_rest
+        tree.was_seen_ending = watched.has_leader
         exit_ = self._exit(watched)
         at = self._machine.clock.now()
         if left and not is_waited_for and tree.spec.leftovers is Leftovers.KILL:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakSet
 
@@ -174,6 +174,15 @@ def room_for_one_more(old: Callable[..., bool]) -> Callable[..., bool]:
     return is_free_for
 
 
+def without_delay(old: Callable[..., None]) -> Callable[..., None]:
+    """Let a run wait for its retry no time at all."""
+
+    def set_retry(self: Attempts, active: ActiveRun, _delay: timedelta, now: datetime) -> None:
+        old(self, active, timedelta(0), now)
+
+    return set_retry
+
+
 def succeed_in_any_case(old: Callable[..., Any]) -> Callable[..., Any]:
     """Take every exit for a success."""
 
@@ -330,6 +339,8 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         "P1 P6",
     ),
     "retry_on is not looked at": (attempts, "is_retryable", always(True), "P1"),
+    "a retry begins at once": (Attempts, "set_retry", without_delay, "P4"),
+    "what a stop has left is run again": (Recoverer, "_was_left", always(False), "P3"),
     "retries without end": (
         attempts,
         "wants_retry",

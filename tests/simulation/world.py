@@ -32,7 +32,7 @@ from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Condition, Retry, Run
+from crond_py.model import Condition, Left, Retry, Run
 from crond_py.ports import (
     AttemptKey,
     Claim,
@@ -118,7 +118,8 @@ class Requests:
 
     ``cancelled``: runs of which it was said that they are cancelled, and since when (monotonic).
     ``asked_to_cancel`` and ``asked_jobs``: whether or not it was said. ``definitions``: every
-    definition that a job has ever had in force. ``left_running``: what a stop has left so.
+    definition that a job has ever had in force. ``left_running``: what a stop has
+    left so and has ended by itself, or has yet to.
     """
 
     cancelled: dict[int, int] = field(default_factory=dict)
@@ -290,6 +291,10 @@ class World:
         self.pass_time(self.takes)
         self.story.life += 1
         self.story.tell("the daemon starts")
+        by_key = self.machine.by_key  # what lives is taken back
+        self.requests.left_running = {
+            key for key in self.requests.left_running if not by_key[key].leader.is_alive
+        }
         for callback in self.on_begin:
             callback()
         inbox: list[object] = []
@@ -310,6 +315,7 @@ class World:
             task_reader=lambda _crontab: self.tasks,
             most_waiting=MOST_WAITING,
             host=HOST,
+            ends_all=False,
         )
         core = Core(parts, ledger)
         if self.seed // 2 % 2:
@@ -336,17 +342,26 @@ class World:
         if power_cut:
             self.machine.reboot()
             self.boots += 1
+            open_runs = {run.id for run in self.ledger.open_runs()}  # what ended them nobody knows
+            left = self.requests.left_running
+            self.requests.left_running = {key for key in left if key.run_id not in open_runs}
 
     def _end_life(self, *, power_cut: bool = False) -> None:
-        if self.daemon is not None and self.daemon.phase == "stopping":
-            by_key = self.machine.by_key
-            self.requests.left_running |= {k for k, t in by_key.items() if t.leader.is_alive}
         self.daemon = None
         self.crash_in = self.crash_at = None
         failing = self.ledger.failing
         flushed = self.random.randint(0, self.ledger.unsynced) if power_cut else 0
         self.ledger = self.ledger.crash(power_cut=power_cut, flushed=flushed)
         self.ledger.failing = failing
+        self._note_left()
+
+    def _note_left(self) -> None:
+        """Note what a stop has left to run on, and has been able to write that of."""
+        for run in self.ledger.open_runs():
+            key = AttemptKey(run.id, len(run.attempts))
+            tree = self.machine.by_key.get(key)
+            if run.left_as is Left.RUNNING and tree is not None and tree.leader.is_alive:
+                self.requests.left_running.add(key)
 
     def drain(self) -> None:
         """Let the daemon handle all that has happened up to this instant."""

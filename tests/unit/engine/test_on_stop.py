@@ -10,7 +10,8 @@ import pytest
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger, Trigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import EveryMode, Left, Missed, OnCrash, OnStop, Overlap, Retry
+from crond_py.model import EveryMode, Left, Leftovers, Missed, OnCrash, OnStop, Overlap, Retry
+from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
 
@@ -112,6 +113,65 @@ def test_a_stop_cuts_nothing_short_that_it_leaves(machine_with: MachineWith, the
     else:
         assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
         assert is_alive(world) == 1
+
+
+@pytest.mark.parametrize("is_killed_again", [False, True])
+def test_what_a_left_run_has_left_is_ended_and_it_is_not_run_again(
+    machine_with: MachineWith, *, is_killed_again: bool
+) -> None:
+    """P3, P6: it ended by itself while nobody was there, and its leftovers are to be ended."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN, leftovers=Leftovers.KILL)
+    world = machine_with(job)
+    world.machine.behaviours["a"] = Behaviour(
+        lasts=(20 * MINUTE,), leaves=(40 * MINUTE,), rest_ignores_term=True
+    )
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    stop(world)
+    world.kill_daemon()
+    world.pass_time(25 * MINUTE)
+    world.boot_daemon()
+    if is_killed_again:
+        world.pass_time(SECOND)
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(MINUTE)
+    (run,) = rows(world)
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
+    assert run.reason == "ended while pycron was away, nobody saw how"
+    assert not any(tree.alive for tree in world.machine.trees)
+
+
+def test_nothing_is_left_by_process_1(machine_with: MachineWith) -> None:
+    """P3: its end is that of all the others, and cuts short what was to be left."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
+    world = machine_with(job, lasts=20 * MINUTE)
+    assert world.daemon is not None
+    world.daemon.core._parts.ends_all = True
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    stop(world)
+    world.kill_daemon()
+    world.machine.reboot()  # so it looks, but for the name of the boot, which is the host's
+    world.boot_daemon()
+    (run,) = rows(world)
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
+
+
+@pytest.mark.parametrize("on_crash", list(OnCrash))
+def test_what_is_taken_over_and_watched_to_its_end_is_not_run_again(
+    machine_with: MachineWith, on_crash: OnCrash
+) -> None:
+    """P1, P3: its start was not entered, but it went on, and no crash has cut it short."""
+    world = machine_with(replace(JOB, on_crash=on_crash), lasts=5 * MINUTE)
+    world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
+    world.crash_at, world.crash_in = "after a start", 1
+    world.pass_time(2 * SECOND)
+    world.boot_daemon()
+    world.pass_time(10 * MINUTE)
+    (run,) = rows(world)
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
+    begin = "taken over from a pycron that ended while it started"
+    assert run.reason == f"{begin}; nobody saw how it ended"
+    assert len(world.machine.trees) == 1
 
 
 def test_left_runs_are_left_even_when_told_twice(machine_with: MachineWith) -> None:
