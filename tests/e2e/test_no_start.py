@@ -94,15 +94,15 @@ def test_variable_is_changed_by_a_reload(daemon: Daemon, bell: Bell, gate: Gate)
         ).replace("}", f', SHARED = "s{value}" }}', 1)
 
     daemon.start(crontab("1"))
-    daemon.cli("trigger", "a")
+    daemon.tell("trigger", "a")
     assert bell.wait() == "a1:s1"
     daemon.write(crontab("2"))
-    daemon.cli("reload")
+    daemon.tell("reload")
     gate.open()
     assert bell.wait() == "a1:s1"
     daemon.log.wait("run succeeded", job="a")
     for name, told in (("b", "b2:"), ("a", "a2:s2")):
-        daemon.cli("trigger", name)
+        daemon.tell("trigger", name)
         assert bell.wait() == told
         gate.open()
         assert bell.wait() == told
