@@ -120,7 +120,7 @@ def test_half_written_crontab(daemon: Daemon) -> None:
     for size in (cut, cut + 5, 0):
         daemon.crontab.write_bytes(new[:size])
         daemon.cli("reload", check=78)
-        jobs = json.loads(daemon.cli("list", "--json").stdout)
+        jobs = json.loads(daemon.tell("list", "--json").stdout)
         assert {job["job"] for job in jobs} == {"a", "b"}
     daemon.crontab.write_bytes(new)
     assert daemon.cli("reload").stdout == "added: c\nremoved: b\n"
