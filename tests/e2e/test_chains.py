@@ -46,7 +46,7 @@ def test_a_cycle_goes_down_the_chain(daemon: Daemon) -> None:
     log = daemon.start(CHAIN)
     log.wait("run succeeded", job="end", count=2)
     daemon.write(CHAIN.replace("[jobs.head]", "[jobs.head]\nenabled = false"))
-    daemon.tell("reload")
+    daemon.cli("reload")
     daemon.settle()
     daemon.stop()
     head = {row["due"]: row for row in daemon.history("head")}
@@ -145,7 +145,7 @@ def test_killed_in_the_middle_of_a_diamond(daemon: Daemon, kills: int) -> None:
     log = daemon.start()
     log.wait("run succeeded", job="clean")
     daemon.write(DIAMOND.format(switch="enabled = false"))
-    daemon.tell("reload")
+    daemon.cli("reload")
     while active := daemon.status()["active"]:
         for run in active:
             log.wait(ENDS, run=run["run"])

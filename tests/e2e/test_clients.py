@@ -39,7 +39,7 @@ def test_daemon_is_killed_while_somebody_waits(
         "stop": ["stop"],
     }
     if command != "trigger":
-        daemon.tell("trigger", "deaf")
+        daemon.cli("trigger", "deaf")
         assert bell.wait() == "here"
     with subprocess.Popen(
         [*daemon.command, *asked[command]],

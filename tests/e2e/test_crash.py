@@ -100,8 +100,8 @@ def test_more_survivors_than_descriptors(daemon: Daemon, mark: str) -> None:
     assert len(log.all("run of an earlier pycron: adopt")) == number
     assert len(daemon.status()["active"]) == number
     assert len(processes_with(mark)) == number
-    daemon.tell("cancel", f"j{number - 1}")
-    daemon.tell("trigger", "other")
+    daemon.cli("cancel", f"j{number - 1}")
+    daemon.cli("trigger", "other")
     log.wait("run succeeded", job="other")
     assert len(processes_with(mark)) == number - 1
     assert not log.all("run lost")

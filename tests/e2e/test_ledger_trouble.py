@@ -91,7 +91,7 @@ def test_killed_whilelocked(daemon: Daemon) -> None:
     log = daemon.start(TICK + LONG)
     log.wait("run succeeded", job="tick")
     with locked(daemon.ledger):
-        daemon.tell("trigger", "long")
+        daemon.cli("trigger", "long")
         log.wait("run started", job="long")
         log.wait(IN_JOURNAL)
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
@@ -101,7 +101,7 @@ def test_killed_whilelocked(daemon: Daemon) -> None:
     (long,) = [run for run in daemon.status()["active"] if run["job"] == "long"]
     assert long["run"] == int(daemon.stamps("long")[0].run.rpartition("-")[2])
     log.wait("run succeeded", job="tick")
-    daemon.tell("cancel", "long")
+    daemon.cli("cancel", "long")
     log.wait("run cancelled", job="long")
     daemon.stop()
     rows = daemon.history("tick")
@@ -114,7 +114,7 @@ def test_started_whilelocked(daemon: Daemon) -> None:
     log = daemon.start(TICK + LONG)
     log.wait("run succeeded", job="tick")
     with locked(daemon.ledger):
-        daemon.tell("trigger", "long")
+        daemon.cli("trigger", "long")
         started = log.wait("run started", job="long")
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
         daemon.kill()
@@ -125,7 +125,7 @@ def test_started_whilelocked(daemon: Daemon) -> None:
         log.wait("run succeeded", job="tick", count=2, since=len(log.events))
     log.wait(OVER)
     log.wait("run succeeded", job="tick", since=len(log.events))
-    daemon.tell("cancel", "long")
+    daemon.cli("cancel", "long")
     log.wait("run cancelled", job="long")
     daemon.stop()
     assert log.all("a record was left out") == []
@@ -285,9 +285,9 @@ def test_damaged_while_it_runs(daemon: Daemon) -> None:
     What still runs stays the same run and is found by the next daemon.
     """
     log = daemon.start(LONG + QUICK)
-    daemon.tell("trigger", "long")
+    daemon.cli("trigger", "long")
     log.wait("run started", job="long")
-    daemon.tell("trigger", "quick")
+    daemon.cli("trigger", "quick")
     log.wait("run succeeded", job="quick")
     ruin(daemon.ledger, "meta")
     daemon.cli("trigger", "quick", "--wait")  # until its outcome is in the ledger
@@ -305,7 +305,7 @@ def test_damaged_while_it_runs(daemon: Daemon) -> None:
     (long,) = daemon.status()["active"]
     assert (long["run"], long["job"]) == (1, "long")
     assert len(daemon.stamps("long")) == 1
-    daemon.tell("trigger", "quick", "--wait")
+    daemon.cli("trigger", "quick", "--wait")
     assert [row["run"] for row in daemon.history("quick")] == [3, 4]
 
 
@@ -317,7 +317,7 @@ def test_salvaged_at_the_start(daemon: Daemon) -> None:
     at = (SystemClock().now() - timedelta(days=1)).isoformat(timespec="seconds")
     log = daemon.start(ONCE.format(at=at) + LONG + QUICK)
     log.wait("run succeeded", job="once")
-    daemon.tell("trigger", "long")
+    daemon.cli("trigger", "long")
     log.wait("run started", job="long")
     daemon.kill()
     ruin(daemon.ledger, "meta", "cursors", "runs", "attempts", "sqlite_sequence", "runs_open")
@@ -325,7 +325,7 @@ def test_salvaged_at_the_start(daemon: Daemon) -> None:
     log.wait("the ledger is damaged")
     (long,) = daemon.status()["active"]
     assert (long["run"], long["job"]) == (2, "long")
-    daemon.tell("trigger", "quick")
+    daemon.cli("trigger", "quick")
     log.wait("run succeeded", job="quick")
     assert [row["run"] for row in daemon.history("quick")] == [3]
     assert len(daemon.stamps("once")) == 1
@@ -347,7 +347,7 @@ def test_overwritten_while_it_was_stopped(daemon: Daemon, is_killed: bool) -> No
         file.write_bytes(b"this is no database" * 1000)
     log = daemon.start()
     log.wait("the ledger is damaged")
-    daemon.tell("trigger", "quick")
+    daemon.cli("trigger", "quick")
     log.wait("run succeeded", job="quick")
     daemon.stop()
     assert len(daemon.stamps("once")) == 1
@@ -391,7 +391,7 @@ def test_another_daemon_was_quicker(daemon: Daemon, tmp_path: Path) -> None:
             identity = ledger.identity
         daemon.signal(signal.SIGTERM)
         daemon.wait_exit()
-        other.tell("trigger", "quick")
+        other.cli("trigger", "quick")
         other.log.wait("run succeeded", job="quick")
         with closing(open_reader(daemon.ledger)) as ledger:
             assert ledger.identity == identity
@@ -411,9 +411,9 @@ def test_newest_records_are_lost_after_a_kill(daemon: Daemon, what: str) -> None
     log = daemon.start(TICK + LONG + QUICK)
     log.wait("run succeeded", job="tick")
     daemon.write(TICK + LONG + QUICK + ONCE.format(at=at))
-    daemon.tell("reload")
+    daemon.cli("reload")
     log.wait("run succeeded", job="once")
-    daemon.tell("trigger", "long")
+    daemon.cli("trigger", "long")
     log.wait("run started", job="long")
     log.wait("run succeeded", job="tick", count=2)
     daemon.kill()
@@ -431,7 +431,7 @@ def test_newest_records_are_lost_after_a_kill(daemon: Daemon, what: str) -> None
     (before,) = [stamp for stamp in stamped if stamp.job == "long"]
     assert (long["job"], long["run"]) == ("long", int(before.run.rpartition("-")[2]))
     assert daemon.cli("trigger", "long", check=None).returncode != 0
-    daemon.tell("cancel", str(long["run"]))
+    daemon.cli("cancel", str(long["run"]))
     daemon.stop()
     stamps = daemon.stamps()
     assert len({stamp.run for stamp in stamps}) == len(stamps)

@@ -25,7 +25,7 @@ def test_a_thousand_jobs_at_one_mark(daemon: Daemon) -> None:
     log = daemon.start(jobs, under=limited)
     log.wait("run started", count=NUMBER)
     # One more job is not held up by them: it is there at once for who asks.
-    daemon.tell("trigger", "j0", "--wait", "--force")
+    daemon.cli("trigger", "j0", "--wait", "--force")
     daemon.stop()
     rows = [row for row in daemon.history() if _same(row["due"], mark)]
     assert {row["job"] for row in rows} == {f"j{n}" for n in range(NUMBER)}

@@ -94,15 +94,15 @@ def test_variable_is_changed_by_a_reload(daemon: Daemon, bell: Bell, gate: Gate)
         ).replace("}", f', SHARED = "s{value}" }}', 1)
 
     daemon.start(crontab("1"))
-    daemon.tell("trigger", "a")
+    daemon.cli("trigger", "a")
     assert bell.wait() == "a1:s1"
     daemon.write(crontab("2"))
-    daemon.tell("reload")
+    daemon.cli("reload")
     gate.open()
     assert bell.wait() == "a1:s1"
     daemon.log.wait("run succeeded", job="a")
     for name, told in (("b", "b2:"), ("a", "a2:s2")):
-        daemon.tell("trigger", name)
+        daemon.cli("trigger", name)
         assert bell.wait() == told
         gate.open()
         assert bell.wait() == told
@@ -120,7 +120,7 @@ def test_half_written_crontab(daemon: Daemon) -> None:
     for size in (cut, cut + 5, 0):
         daemon.crontab.write_bytes(new[:size])
         daemon.cli("reload", check=78)
-        jobs = json.loads(daemon.tell("list", "--json").stdout)
+        jobs = json.loads(daemon.cli("list", "--json").stdout)
         assert {job["job"] for job in jobs} == {"a", "b"}
     daemon.crontab.write_bytes(new)
     assert daemon.cli("reload").stdout == "added: c\nremoved: b\n"

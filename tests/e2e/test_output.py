@@ -36,7 +36,7 @@ def test_floods_harm_nobody(daemon: Daemon, command: str, output: str) -> None:
         f'[jobs.flood]\n{NEVER}output = "{output}"\noutput_limit = "1M"\ncommand = "{command}"\n'
         '[jobs.tick]\nevery = "100ms"\ncommand = ["true"]\n'
     )
-    daemon.tell("trigger", "flood", "--wait")
+    daemon.cli("trigger", "flood", "--wait")
     (flood,) = daemon.history("flood")
     assert flood["outcome"] == "succeeded"
     path = output_path(daemon.state, "flood", flood["run"], 1)
@@ -53,7 +53,7 @@ def test_floods_harm_nobody(daemon: Daemon, command: str, output: str) -> None:
 def test_the_daemon_stays_small(daemon: Daemon) -> None:
     """P8: its memory does not grow with what jobs print."""
     daemon.start(f'[jobs.flood]\n{NEVER}output = "stream"\ncommand = "seq 3000000"\n')
-    daemon.tell("trigger", "flood", "--wait")
+    daemon.cli("trigger", "flood", "--wait")
     daemon.log.wait("output", line="1000")
     assert_small(daemon)
 
@@ -64,7 +64,7 @@ def test_lines_go_into_the_log(daemon: Daemon) -> None:
         f'[jobs.talker]\n{NEVER}output = "stream"\n'
         "command = \"echo one; printf '\\\\033[2J{\\\\n'; printf last\"\n"
     )
-    daemon.tell("trigger", "talker", "--wait")
+    daemon.cli("trigger", "talker", "--wait")
     daemon.stop()
     lines = [
         (event["line"], event["job"], event["run"], event["attempt"])
@@ -105,7 +105,7 @@ def test_the_bytes_that_a_job_keeps(daemon: Daemon) -> None:
         f'[jobs.talker]\n{NEVER}keep = {{ bytes = "100K" }}\ncommand = "head -c 40000 /dev/zero"\n'
     )
     for _ in range(5):
-        daemon.tell("trigger", "talker", "--wait")
+        daemon.cli("trigger", "talker", "--wait")
     daemon.stop()
     directory = output_path(daemon.state, "talker", 1, 1).parent
     assert sorted(path.name for path in directory.iterdir()) == ["4-1.log", "5-1.log"]
@@ -118,7 +118,7 @@ def test_a_silent_job_wakes_nobody(daemon: Daemon, gate: Gate, tmp_path: Path) -
     daemon.start(
         f'[jobs.quiet]\n{NEVER}output = "stream"\ncommand = "seq 1000; read x < gate; echo end"\n'
     )
-    daemon.tell("trigger", "quiet")
+    daemon.cli("trigger", "quiet")
     daemon.log.wait("output", line="1000")
     daemon.status()
     quiet_calls(daemon.pid, 2, tmp_path / "calls")

@@ -160,11 +160,11 @@ def test_nothing_grows(daemon: Daemon, bell: Bell, minutes: int, period_s: int) 
     turn = _turn(period_s)
     daemon.start(mix(is_enabled=False, workers=MANY).text + turn)
     bell.wait()  # a start at its instant has what it needs for good
-    daemon.tell("trigger", "turn", "--wait", "--force")
+    daemon.cli("trigger", "turn", "--wait", "--force")
     course = Course(_look(daemon))
     mixture = mix(workers=MANY)
     daemon.write(mixture.text + turn)
-    daemon.tell("reload")
+    daemon.cli("reload")
     bell.wait()
     starts = max(FEWEST_STARTS, minutes * A_MINUTE)
     while len(course.looks) < FEWEST or course.looks[-1].starts < starts:
@@ -186,9 +186,9 @@ def _end_load(daemon: Daemon, turn: str) -> None:
     """Let nothing new start, and wait until all has ended and what ended is reaped."""
     since = len(daemon.log.events)
     daemon.write(mix(is_enabled=False, workers=MANY).text + turn)
-    daemon.tell("reload")
+    daemon.cli("reload")
     for active in daemon.status()["active"]:
         daemon.log.wait(ENDS, run=active["run"], since=since)
     # What the last runs have left behind ends within a moment: a later end is seen after it.
     for _ in range(2):
-        daemon.tell("trigger", "turn", "--wait", "--force")
+        daemon.cli("trigger", "turn", "--wait", "--force")

@@ -157,7 +157,7 @@ def test_the_lock_file_is_deleted(
     """
     long = job_text("long", "echo $$ > bell; read x < gate", 'schedule = "@yearly"')
     log = daemon.start(long)
-    daemon.tell("trigger", "long")
+    daemon.cli("trigger", "long")
     bell.wait()
     run = log.wait("run started", job="long")["run"]
     lock = daemon.state / "pycron.lock"
@@ -238,7 +238,7 @@ def test_state_at_another_place(daemon: Daemon, way: str) -> None:
     keep = ('schedule = "@yearly"', "keep = {runs = 1}")
     daemon.start(job_text("prints", "echo precious", *keep))
     for _ in range(3):
-        daemon.tell("trigger", "prints", "--wait")
+        daemon.cli("trigger", "prints", "--wait")
     daemon.stop()
     old = daemon.state / "output" / "prints"
     names = sorted(path.name for path in old.iterdir())

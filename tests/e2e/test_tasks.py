@@ -56,7 +56,7 @@ def test_the_three_ways_on_the_command_line(daemon: Daemon) -> None:
     assert daemon.status()["tasks"] == 1
     listed = daemon.cli("tasks").stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["TASK", "task:3"]
-    daemon.tell("cancel", "task:3")
+    daemon.cli("cancel", "task:3")
     assert daemon.cli("tasks").stderr == "pycron: no tasks are to come\n"
     (first,) = daemon.history("task:1")
     assert (first["outcome"], first["cause"], first["count"]) == ("succeeded", "schedule", 1)

@@ -41,7 +41,7 @@ def test_locked_ledger_takes_no_tasks_and_starts_those_it_has(daemon: Daemon) ->
     assert daemon.cli("in", "0s", "--", "true").stdout.startswith("task:2 ")
     log.wait("run succeeded", job="task:2")
     log.wait("run succeeded", job="task:1", count=2, since=since)
-    daemon.tell("cancel", "task:1")
+    daemon.cli("cancel", "task:1")
     daemon.stop()
     assert log.all("a record was left out") == []
     _assert_ran_once(daemon)
@@ -58,7 +58,7 @@ def test_killed_while_locked_takes_up_nothing_twice(daemon: Daemon) -> None:
     log = daemon.start()
     log.wait("what an earlier pycron kept in the journal is in the ledger now")
     log.wait("run succeeded", job="task:1", count=2)
-    daemon.tell("cancel", "task:1")
+    daemon.cli("cancel", "task:1")
     daemon.stop()
     _assert_ran_once(daemon)
 
@@ -80,6 +80,6 @@ def test_damaged_ledger_loses_no_task(daemon: Daemon) -> None:
     assert set(listed) == {"TASK", "task:1", "task:2"}
     assert daemon.cli("in", "0s", "--", "true").stdout.startswith("task:3 ")
     log.wait("run succeeded", job="task:3")
-    daemon.tell("cancel", "task:1")
+    daemon.cli("cancel", "task:1")
     daemon.stop()
     _assert_ran_once(daemon)

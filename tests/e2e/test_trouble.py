@@ -77,7 +77,7 @@ def test_what_a_run_needs_is_missing(daemon: Daemon) -> None:
         assert (attempt["pid"], attempt["outcome"]) == (None, "failed")
     log.wait("run succeeded", job="tick")
     later.mkdir()
-    daemon.tell("trigger", "later")
+    daemon.cli("trigger", "later")
     log.wait("run succeeded", job="later")
 
 
@@ -88,7 +88,7 @@ def test_output_cannot_be_kept(daemon: Daemon) -> None:
     output = daemon.state / "output"
     shutil.rmtree(output)
     output.write_bytes(b"in the way")
-    daemon.tell("trigger", "loud")
+    daemon.cli("trigger", "loud")
     log.wait("run succeeded", job="loud")
     row = _row(daemon, "loud")
     (attempt,) = row["attempts"]
@@ -97,7 +97,7 @@ def test_output_cannot_be_kept(daemon: Daemon) -> None:
     assert "ENOTDIR" in attempt["reason"]
     assert log.all("its output is not kept")  # it is said once: of this run, or of a tick
     output.unlink()
-    daemon.tell("trigger", "loud")
+    daemon.cli("trigger", "loud")
     log.wait("run succeeded", job="loud", count=2)
     assert daemon.cli("logs", "loud").stdout == "loud\n"
 

@@ -45,7 +45,7 @@ def test_leftover_is_not_taken_for_the_run(daemon: Daemon, mark: str) -> None:
     daemon.kill()
     assert len(processes_with(mark)) == 1
     daemon.start()
-    daemon.tell("trigger", "starts", "--wait")
+    daemon.cli("trigger", "starts", "--wait")
     assert len(processes_with(mark)) == 2
     daemon.stop()
     assert [row["outcome"] for row in daemon.history()] == ["succeeded"] * 2
@@ -63,8 +63,8 @@ def test_hung_run_is_named_and_recovers(daemon: Daemon, mark: str) -> None:
     skipped = log.wait("run skipped", job="hangs")
     assert skipped["reason"].startswith(f"overlap: run {first['run']} is running since ")
     daemon.write(hangs + 'timeout = "1s"\n')
-    daemon.tell("reload")
-    daemon.tell("cancel", str(first["run"]))
+    daemon.cli("reload")
+    daemon.cli("cancel", str(first["run"]))
     timed_out = log.wait("run timed out", job="hangs", count=2)
     assert timed_out["run"] != first["run"]
     daemon.stop()

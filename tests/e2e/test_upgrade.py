@@ -90,7 +90,7 @@ def _wait_for_ends(held: dict[int, int], number: int) -> list[int]:
 def _let_all_end(daemon: Daemon, log: EventLog, gate: Gate, runs: Sequence[int]) -> None:
     """Let nothing new start, and the runs that go on end."""
     daemon.write(_jobs(is_enabled=False))
-    daemon.tell("reload")
+    daemon.cli("reload")
     gate.open(len(runs))
     for run in runs:
         log.wait(("run succeeded", "run lost"), run=run)
@@ -176,7 +176,7 @@ def test_some_end_while_nobody_is_there(daemon: Daemon, bell: Bell, gate: Gate) 
 def _others(daemon: Daemon, runs: Sequence[int]) -> list[int]:
     """Let nothing new start, and return which runs go on beside these."""
     daemon.write(_jobs(is_enabled=False))
-    daemon.tell("reload")
+    daemon.cli("reload")
     return [active["run"] for active in daemon.status()["active"] if active["run"] not in runs]
 
 

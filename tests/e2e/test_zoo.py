@@ -167,7 +167,7 @@ def _output(daemon: Daemon, job: str) -> Path:
 def test_ugly_output(daemon: Daemon) -> None:
     """What is no text is stored byte for byte, and shown so that no terminal obeys it (P9)."""
     daemon.start(animal_text("ugly", 'schedule = "@yearly"'))
-    daemon.tell("trigger", "ugly", "--wait")
+    daemon.cli("trigger", "ugly", "--wait")
     stored = _output(daemon, "ugly").read_bytes()
     assert (
         stored
