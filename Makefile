@@ -28,9 +28,12 @@ STATE := build/run
 WHEEL_VENV := build/wheel-venv
 PYTEST := $(BIN)/python -m pytest
 # Most of the time a test waits for a second to come, so more workers than processors do no harm.
-WORKERS ?= 6
-# Those that are through take over what others have not begun: tests take a millisecond or a minute.
-PYTEST_SHARED := $(PYTEST) -n $(WORKERS) --dist worksteal
+WORKERS ?= 8
+# Tests take a millisecond or a minute: whoever is through gets the next one, in the order of
+# tests/conftest.py.
+PYTEST_SHARED := $(PYTEST) -n $(WORKERS) --dist load --maxschedchunk 1
+# What is compiled is kept: else each worker compiles all tests anew, at every run.
+unexport PYTHONDONTWRITEBYTECODE
 # AGAIN=1: only what failed the last time, one after the other, with nothing beside it.
 AGAIN ?=
 ifneq ($(AGAIN),)
@@ -55,6 +58,12 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-run
 	@.ci/venv "$(VENV)" "$(PYTHON)" -- --group dev
 	@touch $@
 
+# One compiles the tests for all workers, who begin at the same time and would each do it.
+$(VENV)/.stamp-compiled: $(VENV)/.stamp-dev
+	@echo "compiling the tests (once) ..."
+	@$(PYTEST) --collect-only -q -p no:cacheprovider >/dev/null || true # the tests tell of faults
+	@touch $@
+
 # --- run ---------------------------------------------------------------------------------------
 
 run: $(VENV)/.stamp-run
@@ -77,10 +86,10 @@ run: $(VENV)/.stamp-run
 
 # --- tests and checks --------------------------------------------------------------------------
 
-test: $(VENV)/.stamp-dev
+test: $(VENV)/.stamp-compiled
 	$(PYTEST_SHARED) -m "not long and not systemd"
 
-test-quick: $(VENV)/.stamp-dev
+test-quick: $(VENV)/.stamp-compiled
 	$(PYTEST_SHARED) -m "not long and not systemd" --ignore tests/e2e
 
 test-long: $(VENV)/.stamp-dev
@@ -117,14 +126,14 @@ dist: $(VENV)/.stamp-dev
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
 
-test-wheel: dist
+test-wheel: dist $(VENV)/.stamp-compiled
 	@rm -rf $(WHEEL_VENV)
 	@.ci/venv $(WHEEL_VENV) "$(PYTHON)" -- dist/*.whl
 	PYCRON=$(CURDIR)/$(WHEEL_VENV)/bin/pycron $(PYTEST_SHARED) tests/e2e -m "not long"
 
 clean:
-	rm -rf build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache \
-	    .import_linter_cache
+	rm -rf build dist $(VENV)/.stamp-compiled .coverage .coverage.* .hypothesis .mypy_cache \
+	    .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean

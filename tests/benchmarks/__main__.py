@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.benchmarks import on_time, plan
 from tests.benchmarks.moments import CLOCK, pause
@@ -38,9 +39,12 @@ def build_programs() -> Path:
         raise NotObtainedError(f"commands with {STORE} in them would need quotes")
     STORE.mkdir(parents=True, exist_ok=True)
     STORE.parent.chmod(0o755)  # jobs of other users are to get there, too
-    for name, flags in (("tick", ["-static"]), ("limit", [])):
-        source = PROGRAMS / f"{name}.c"
-        run([compiler, "-O2", *flags, "-o", STORE / name, source], STORE)
+    # Others may run or build the same programs, so each comes into its place as a whole.
+    with TemporaryDirectory(dir=STORE) as directory:
+        for name, flags in (("tick", ["-static"]), ("limit", [])):
+            source, built = PROGRAMS / f"{name}.c", Path(directory, name)
+            run([compiler, "-O2", *flags, "-o", built, source], STORE)
+            built.replace(STORE / name)
     return STORE
 
 

@@ -1,4 +1,4 @@
-"""Runs the installed program, in a pipe or on a terminal of a given width."""
+"""Runs the installed program, in a pipe or on a terminal of a given width, or only its commands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import re
 import shlex
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Mapping
 from pathlib import Path
 
-PYCRON = shlex.split(os.environ.get("PYCRON", "")) or [
-    str(Path(sys.executable).with_name("pycron"))
-]
+from tests.support.inplace import OWN_PROGRAM, run_in_place
+
+PYCRON = shlex.split(os.environ.get("PYCRON", "")) or list(OWN_PROGRAM)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -42,6 +41,21 @@ def pycron(
     done = subprocess.run(
         [*PYCRON, *arguments], env=env, capture_output=True, text=True, check=False, timeout=60
     )
+    return _checked(done, check)
+
+
+def in_place(
+    *arguments: str, env: Mapping[str, str], check: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """Do as ``pycron``, but without a start where the program of these sources is under test."""
+    if tuple(PYCRON) != OWN_PROGRAM:
+        return pycron(*arguments, env=env, check=check)
+    return _checked(run_in_place(arguments, env), check)
+
+
+def _checked(
+    done: subprocess.CompletedProcess[str], check: int | None
+) -> subprocess.CompletedProcess[str]:
     assert "Traceback" not in done.stderr, done.stderr
     if check is not None:
         assert done.returncode == check, (done.returncode, done.stdout, done.stderr)

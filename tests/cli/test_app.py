@@ -11,7 +11,7 @@ import pytest
 
 import crond_py
 from crond_py.cli import app, say
-from tests.cli.program import PYCRON, environment, on_terminal, pycron
+from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron
 
 COMMANDS = (
     "run", "check", "list", "next", "history", "logs", "status", "trigger", "cancel", "reload",
@@ -44,7 +44,7 @@ def test_the_help_names_every_command_in_full(env: dict[str, str]) -> None:
 def test_every_command_has_a_help_with_examples(command: str, env: dict[str, str]) -> None:
     """Its help is the same for -h and --help, fits 80 columns, and has an example to copy."""
     text = pycron(command, "--help", env=env).stdout
-    assert text == pycron(command, "-h", env=env).stdout
+    assert text == in_place(command, "-h", env=env).stdout
     assert f"Usage: pycron {command}" in text
     assert f"Examples:\n    pycron {command}" in text
     assert max(map(len, text.splitlines())) <= 80
@@ -89,7 +89,7 @@ def test_a_request_that_makes_no_sense(
     arguments: list[str], words: str, env: dict[str, str]
 ) -> None:
     """It is told in one sentence on standard error, and the exit code is 2."""
-    done = pycron(*arguments, env=env, check=2)
+    done = in_place(*arguments, env=env, check=2)
     assert words in done.stderr
     assert done.stderr.startswith("pycron: ")
     assert done.stderr.count("\n") == 1
@@ -102,7 +102,7 @@ def test_a_request_that_makes_no_sense(
 )
 def test_no_daemon_has_a_code_of_its_own(arguments: list[str], env: dict[str, str]) -> None:
     """The exit code is 3 and the sentence says how to start one."""
-    done = pycron(*arguments, env=env, check=3)
+    done = in_place(*arguments, env=env, check=3)
     assert done.stderr == (
         f"pycron: no daemon is running on {env['PYCRON_STATE_DIR']}; start one with: pycron run\n"
     )

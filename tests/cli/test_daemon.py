@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import crond_py
-from tests.cli.program import PYCRON, environment, pycron
+from tests.cli.program import PYCRON, environment, in_place, pycron
 from tests.cli.running import running
 
 CRONTAB = """\
@@ -89,7 +89,7 @@ def test_status(env: dict[str, str], daemon: subprocess.Popen[bytes]) -> None:
 
 def test_status_for_programs(env: dict[str, str], daemon: subprocess.Popen[bytes]) -> None:
     """The keys are as documented, with the runs that are active."""
-    run_id = int(pycron("trigger", "slow", env=env).stdout)
+    run_id = int(in_place("trigger", "slow", env=env).stdout)
     answer = json.loads(pycron("status", "--json", env=env).stdout)
     assert answer["pid"] == daemon.pid
     assert (answer["jobs"], answer["enabled_jobs"], answer["stopping"]) == (6, 5, False)
@@ -104,7 +104,7 @@ def test_status_for_programs(env: dict[str, str], daemon: subprocess.Popen[bytes
 
 def test_list_asks_the_daemon(env: dict[str, str], tmp_path: Path) -> None:
     """What it does now is there, without a note; with a crontab of one's own it is not asked."""
-    pycron("trigger", "slow", env=env)
+    in_place("trigger", "slow", env=env)
     done = pycron("list", "--json", env=env)
     assert done.stderr == ""
     states = {job["job"]: job["state"] for job in json.loads(done.stdout)}
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(env: dict[str, str], tmp_path: 
             pass
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(60) == 130
-    (run,) = json.loads(pycron("history", "slow", "--json", env=env).stdout)
+    (run,) = json.loads(in_place("history", "slow", "--json", env=env).stdout)
     assert run["outcome"] != "cancelled"
 
 
@@ -209,21 +209,21 @@ def test_ctrl_c_ends_the_waiting_and_not_the_run(env: dict[str, str], tmp_path: 
 
 def test_cancel_ends_the_whole_tree(env: dict[str, str], tmp_path: Path) -> None:
     """P6: when it says that all processes have ended, a child in another session has."""
-    run_id = pycron("trigger", "tree", env=env).stdout.strip()
+    run_id = in_place("trigger", "tree", env=env).stdout.strip()
     child = int((tmp_path / "child").read_text())
     assert is_alive(child)
     assert pycron("cancel", run_id, env=env).stdout == (
         f"run {run_id} of tree: cancelled, all its processes have ended\n"
     )
     assert not is_alive(child)
-    (run,) = json.loads(pycron("history", "tree", "--json", env=env).stdout)
+    (run,) = json.loads(in_place("history", "tree", "--json", env=env).stdout)
     assert run["outcome"] == "cancelled"
 
 
 def test_cancel_of_a_job_ends_every_run(env: dict[str, str]) -> None:
     """Those that run and those that wait, each with its own line."""
-    first = int(pycron("trigger", "slow", env=env).stdout)
-    second = int(pycron("trigger", "slow", "--force", env=env).stdout)
+    first = int(in_place("trigger", "slow", env=env).stdout)
+    second = int(in_place("trigger", "slow", "--force", env=env).stdout)
     found = json.loads(pycron("cancel", "slow", "--json", env=env).stdout)
     assert {(run["run"], run["was"], run["ended"], run["outcome"]) for run in found} == {
         (first, "running", True, "cancelled"),
@@ -233,7 +233,7 @@ def test_cancel_of_a_job_ends_every_run(env: dict[str, str]) -> None:
 
 def test_cancel_says_when_something_is_still_alive(env: dict[str, str], tmp_path: Path) -> None:
     """P6: it never claims more than is so; the exit code is 1."""
-    pycron("trigger", "stubborn", env=env)
+    in_place("trigger", "stubborn", env=env)
     (tmp_path / "up").read_text()
     done = pycron("cancel", "stubborn", "--no-wait", env=env)
     assert done.stdout.endswith("of stubborn: told to end; SIGKILL follows within 1h\n")
@@ -243,24 +243,21 @@ def test_cancel_says_when_something_is_still_alive(env: dict[str, str], tmp_path
     (tmp_path / "fifo").write_text("go\n")
 
 
-@pytest.mark.parametrize(
-    ("target", "code", "words"),
-    [
+def test_cancel_of_nothing(env: dict[str, str]) -> None:
+    """It is told apart: nothing to end, no such job, no such run."""
+    for target, code, words in (
         ("good", 1, "job good has no run that could be ended"),
         ("nope", 2, "no job named 'nope'"),
         ("stuborn", 2, "did you mean 'stubborn'?"),
         ("99", 2, "there is no run 99"),
         ("9" * 30, 2, "there is no run 999"),
-    ],
-)
-def test_cancel_of_nothing(target: str, code: int, words: str, env: dict[str, str]) -> None:
-    """It is told apart: nothing to end, no such job, no such run."""
-    assert words in pycron("cancel", target, env=env, check=code).stderr
+    ):
+        assert words in pycron("cancel", target, env=env, check=code).stderr
 
 
 def test_cancel_of_a_run_that_has_ended(env: dict[str, str]) -> None:
     """Its outcome is told and stays."""
-    run = json.loads(pycron("trigger", "good", "--wait", "--json", env=env).stdout)
+    run = json.loads(in_place("trigger", "good", "--wait", "--json", env=env).stdout)
     done = pycron("cancel", str(run["run"]), env=env, check=2)
     assert "has ended already: succeeded" in done.stderr
 
@@ -270,7 +267,7 @@ def test_cancel_of_a_run_that_has_ended(env: dict[str, str]) -> None:
 
 def test_following_a_run_until_it_ends(env: dict[str, str], tmp_path: Path) -> None:
     """What is printed is shown when it is printed, and the command ends with the run."""
-    run_id = pycron("trigger", "slow", env=env).stdout.strip()
+    run_id = in_place("trigger", "slow", env=env).stdout.strip()
     with subprocess.Popen(
         [*PYCRON, "logs", run_id, "-f"], env=env, stdout=subprocess.PIPE, text=True
     ) as follower:
@@ -292,7 +289,7 @@ def test_following_into_the_next_attempt(tmp_path: Path) -> None:
     env = environment(tmp_path, PYCRON_STATE_DIR=str(tmp_path / "state-2"))
     (tmp_path / "state-2").mkdir()
     with running(env):
-        run_id = pycron("trigger", "twice", env=env).stdout.strip()
+        run_id = in_place("trigger", "twice", env=env).stdout.strip()
         with subprocess.Popen(
             [*PYCRON, "logs", run_id, "-f"], env=env, stdout=subprocess.PIPE, text=True
         ) as follower:
@@ -335,7 +332,7 @@ def test_a_bad_crontab_is_not_taken(env: dict[str, str], tmp_path: Path) -> None
     done = pycron("reload", env=env, check=78)
     assert f"{path}:1: jobs.a:" in done.stderr
     assert f"{path}:3: jobs.a.overlpa:" in done.stderr
-    found = json.loads(pycron("list", "--json", env=env).stdout)
+    found = json.loads(in_place("list", "--json", env=env).stdout)
     assert [job["job"] for job in found] == ["good", "bad", "slow", "tree", "stubborn", "off"]
 
 
@@ -353,18 +350,18 @@ def test_stop_waits_until_the_daemon_is_gone(
 
 def test_stop_now_ends_what_runs(env: dict[str, str], tmp_path: Path) -> None:
     """P6: the run is recorded as cancelled and nothing of it is left."""
-    pycron("trigger", "tree", env=env)
+    in_place("trigger", "tree", env=env)
     child = int((tmp_path / "child").read_text())
     answer = json.loads(pycron("stop", "--now", "--json", env=env).stdout)
     assert answer["stopped"] is True
     assert not is_alive(child)
-    (run,) = json.loads(pycron("history", "tree", "--json", env=env).stdout)
+    (run,) = json.loads(in_place("history", "tree", "--json", env=env).stdout)
     assert run["outcome"] == "cancelled"
 
 
 def test_stop_waits_no_longer_than_it_is_told(env: dict[str, str]) -> None:
     """While a job runs the daemon waits for it; the command need not."""
-    pycron("trigger", "slow", env=env)
+    in_place("trigger", "slow", env=env)
     done = pycron("stop", "--timeout", "50ms", env=env, check=1)
     assert "has not ended within 50ms" in done.stderr
     assert pycron("status", env=env).stdout.startswith(f"pycron {crond_py.__version__} is stopping")
@@ -374,7 +371,7 @@ def test_stop_waits_no_longer_than_it_is_told(env: dict[str, str]) -> None:
 
 def test_stop_need_not_wait(env: dict[str, str], daemon: subprocess.Popen[bytes]) -> None:
     """It says that the daemon is stopping, and not that it has."""
-    pycron("trigger", "slow", env=env)
+    in_place("trigger", "slow", env=env)
     done = pycron("stop", "--no-wait", env=env)
     assert done.stdout == f"the daemon (process {daemon.pid}) is stopping\n"
     assert daemon.poll() is None

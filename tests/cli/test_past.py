@@ -19,7 +19,7 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun
 from crond_py.runner.output import output_path
-from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
+from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron, without_colour
 
 T = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CRONTAB = """\
@@ -190,7 +190,7 @@ def test_history_can_be_narrowed(
     arguments: list[str], runs: list[int], env: dict[str, str]
 ) -> None:
     """By job, number, outcome and time: from the one instant until before the other."""
-    found = json.loads(pycron("history", "--json", *arguments, env=env).stdout)
+    found = json.loads(in_place("history", "--json", *arguments, env=env).stdout)
     assert [run["run"] for run in found] == runs
 
 
@@ -372,7 +372,7 @@ def test_logs_of_a_file_with_a_hole(env: dict[str, str], tmp_path: Path) -> None
 )
 def test_logs_of_nothing(target: str, words: str, env: dict[str, str]) -> None:
     """What cannot be found is a usage error that says what is known."""
-    assert words in pycron("logs", target, env=env, check=2).stderr
+    assert words in in_place("logs", target, env=env, check=2).stderr
 
 
 def test_following_without_a_daemon_shows_what_there_is(

@@ -24,7 +24,7 @@ from crond_py.errors import LedgerError
 from crond_py.model import Scale, Task
 from crond_py.places import control_socket
 from crond_py.ports import NewTask, Submitted
-from tests.cli.program import PYCRON, environment, on_terminal, pycron
+from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron
 from tests.unit.control.fakes import FakeEngine, FakeService
 
 LOGIN = pwd.getpwuid(os.geteuid()).pw_name
@@ -162,7 +162,7 @@ def test_what_is_refused(
     arguments: list[str], message: str, env: dict[str, str], engine: FakeEngine
 ) -> None:
     """The exit code is 2, the message says where and what, and nothing is stored."""
-    done = pycron(*arguments, env=env, check=2)
+    done = in_place(*arguments, env=env, check=2)
     assert message in done.stderr
     assert done.stdout == ""
     assert engine.tasks == []

@@ -10,7 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+from crond_py.crontab.apart import load_apart
+from crond_py.errors import CrontabError
+from crond_py.runner.errands import ERRANDS
 from tests.support.daemon import Daemon
+from tests.support.inplace import OWN_PROGRAM
 
 GOOD = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
 PLACE = re.compile(r"^(?P<file>/[^:]+):((?P<line>\d+):)? (?P<rest>\S.*)$")
@@ -104,12 +108,20 @@ CASES = [
 ]
 
 
+STARTED = {
+    "misspelt key", "name with an escape", "empty", "classic crontab", "not UTF-8", "a zero byte",
+    "too large", "all faults at once",
+}  # fmt: skip
+"""For which the program itself is started: one of each kind of file and of refusal."""
+
+
 @pytest.mark.parametrize("bad", CASES, ids=[case.name for case in CASES])
 def test_faults_are_told(daemon: Daemon, bad: Bad) -> None:
     """Each fault is one line with file, line and what is wrong, and nothing is started (P7)."""
     content = bad.text.encode() if isinstance(bad.text, str) else bad.text
     daemon.crontab.write_bytes(content)
-    checked = daemon.cli("check", check=78)
+    is_started = bad.name in STARTED or daemon.command != OWN_PROGRAM
+    checked = (daemon.cli if is_started else daemon.tell)("check", check=78)
     assert checked.stdout == ""
     lines = checked.stderr.splitlines()
     assert len(lines) == len(bad.faults), lines
@@ -117,9 +129,22 @@ def test_faults_are_told(daemon: Daemon, bad: Bad) -> None:
         _assert_place(line, daemon.crontab, number)
         assert words in line
         assert line.isprintable()
-    started = daemon.cli("run", check=78)
-    assert [line.removeprefix("pycron: ") for line in started.stderr.splitlines()] == lines
+    refused = _told_by_run(daemon) if is_started else _told_to_the_service(daemon)
+    assert refused == lines
     assert not daemon.ledger.exists()
+
+
+def _told_by_run(daemon: Daemon) -> list[str]:
+    started = daemon.cli("run", check=78)
+    return [line.removeprefix("pycron: ") for line in started.stderr.splitlines()]
+
+
+def _told_to_the_service(daemon: Daemon) -> list[str]:
+    """Return what ``pycron run`` prints of the refusal that it gets, read as it reads a crontab."""
+    with pytest.raises(CrontabError) as refused:
+        load_apart(daemon.crontab, ERRANDS.start)
+    assert refused.value.exit_code == 78
+    return str(refused.value).splitlines()
 
 
 def _assert_place(line: str, crontab: Path, number: int) -> None:

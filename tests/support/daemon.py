@@ -26,6 +26,7 @@ from crond_py.errors import LedgerError
 from crond_py.ledger.sqlite import open_reader
 from crond_py.places import Places
 from crond_py.runner.proctree import find_survivors
+from tests.support.inplace import OWN_PROGRAM, run_in_place
 
 PATIENCE_S = 60.0
 """How long anything is waited for that should come. Only a failing test waits that long."""
@@ -269,6 +270,18 @@ class Daemon:
             check=False,
             timeout=PATIENCE_S,
         )
+        return self._checked(done, check)
+
+    def tell(self, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Do as ``cli``, but without a start where the program of these sources is under test."""
+        if self.command != OWN_PROGRAM:
+            return self.cli(*arguments, check=check)
+        return self._checked(run_in_place(arguments, self.environment), check)
+
+    @staticmethod
+    def _checked(
+        done: subprocess.CompletedProcess[str], check: int | None
+    ) -> subprocess.CompletedProcess[str]:
         assert "Traceback" not in done.stderr, done.stderr
         if check is not None:
             assert done.returncode == check, (done.returncode, done.stdout, done.stderr)
@@ -276,7 +289,7 @@ class Daemon:
 
     def history(self, *arguments: str) -> list[Event]:
         """Return what ``pycron history`` tells, oldest due first."""
-        text = self.cli("history", "--json", "-n", "0", *arguments).stdout
+        text = self.tell("history", "--json", "-n", "0", *arguments).stdout
         return list(reversed(json.loads(text)))
 
     def settle(self) -> None:
@@ -287,7 +300,7 @@ class Daemon:
 
     def status(self) -> Event:
         """Return what ``pycron status`` tells."""
-        answer: Event = json.loads(self.cli("status", "--json").stdout)
+        answer: Event = json.loads(self.tell("status", "--json").stdout)
         return answer
 
     def stamps(self, job: str | None = None, word: str | None = None) -> list[Stamp]:

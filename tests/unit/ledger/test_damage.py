@@ -21,7 +21,7 @@ EVERYTHING = RunQuery(limit=None)
 PAGE_BYTES = 4096
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # tests of other files come between those of this one
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a ledger with some hundred runs, at rest."""
     path = tmp_path_factory.mktemp("sound") / "ledger.db"
