@@ -209,7 +209,7 @@ class Attempts:
             self.finish(active, outcome, reason)
             return
         active.job = state.job  # the next attempt goes by the crontab in force
-        delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random.random())
+        delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random())
         self.set_retry(active, delay, now)
         self._parts.outbox.write(
             SetRun(active.run.id, State.WAITING_RETRY, reason=reason, retry_at=now + delay)

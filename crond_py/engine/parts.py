@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
-from random import Random
 from typing import Protocol
 
 from crond_py.crontab.model import Crontab, Job, Pool
@@ -48,8 +47,9 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
-    ``host`` is the name that jitter is made from; ``task_reader`` is given each crontab;
-    ``most_waiting`` submitted tasks of a lane wait in memory.
+    ``random`` returns a number in [0, 1), by which retries are spread. ``host`` is the name that
+    jitter is made from; ``task_reader`` is given each crontab; ``most_waiting`` submitted tasks of
+    a lane wait in memory.
     """
 
     timekeeper: Timekeeper
@@ -58,7 +58,7 @@ class Parts:
     processes: Processes
     specify: SpecBuilder
     boot_id: str
-    random: Random
+    random: Callable[[], float]
     remove_outputs: Callable[[Sequence[str]], None]
     task_reader: Callable[[Crontab], TaskJobs]
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
