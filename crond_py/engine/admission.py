@@ -62,9 +62,9 @@ class Admitter:
         active = ActiveRun(job, run, Stage.BEHIND, waits=self._begin_waits(run, waited))
         active.ready_ns = self._ready_ns(run)
         if must_wait:
-            state.queued.append(active)
+            state.queued += (active,)
         else:
-            state.active.append(active)
+            state.active += (active,)
             self._starter.take_slot(active, now)
         self._starter.limit_waiting(active)
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
@@ -156,13 +156,13 @@ class Admitter:
                 return
         decision = _decide(state, Cause.CATCH_UP)
         if decision.admission is Admission.START:
-            state.active.append(active)
+            state.active += (active,)
             self._starter.start(active)
             return
         was = active.run.state
         active.stage = Stage.BEHIND
         active.run = replace(active.run, state=State.QUEUED)
-        state.queued.append(active)
+        state.queued += (active,)
         self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
