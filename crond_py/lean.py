@@ -30,7 +30,6 @@ PUT_OFF: Final = {
     "inspect": (),
     "locale": (),
     "ntpath": (),
-    "random": ("random",),
     "selectors": ("PollSelector",),
     "tokenize": (),
     "traceback": (),

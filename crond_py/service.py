@@ -50,7 +50,6 @@ from contextlib import ExitStack, closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from random import random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,6 +93,11 @@ from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, forget_parsed, format_duration
 from crond_py.sdnotify import Notifier
 from crond_py.vital import ending_by
+
+try:  # this alone, without the module in Python around it
+    from _random import Random
+except ImportError:
+    from random import Random  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from crond_py.daemonize import Readiness
@@ -233,6 +237,7 @@ class Service:
         stack.callback(self._stop_dispatcher)
         core = self._build_core(ledger, runner)
         core.begin(self._crontab)
+        ledger.let_pages_go()
         self._engine.start(core)
         stack.callback(self._janitor.close, JANITOR_PATIENCE)
         stack.callback(self._engine.close)
@@ -287,7 +292,7 @@ class Service:
             remove_outputs=self._remove_outputs,
             bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
             task_reader=LateTaskJobs,
-            random=random,
+            random=Random().random,  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
 
