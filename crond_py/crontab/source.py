@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from crond_py.crontab.blocks import read_blocks
 from crond_py.crontab.faults import FileReport, Refused
 from crond_py.crontab.syntax import explain
 
@@ -110,9 +109,6 @@ def _decode(data: bytes, report: FileReport) -> str | None:
 
 def _parse(text: str, report: FileReport) -> Table | None:
     """Return the tables of a text that is TOML."""
-    tables = read_blocks(text, lambda piece: not _DEEP_KEY.search(piece))
-    if tables is not None:
-        return tables
     deep = _DEEP_KEY.search(text)
     if deep:
         line = text.count("\n", 0, deep.start()) + 1
