@@ -3,8 +3,7 @@
     apart       has a crontab read by a process of its own: what the daemon does;  __main__: that
                 process;  handover: what goes between the two
     loader      which files there are and how they go together: ``load_crontab``
-    source      one path to the tables of one file;  blocks: the quick way to those of a long one;
-                syntax: what is wrong where it is not TOML
+    source      one path to the tables of one file;  syntax: what is wrong where it is not TOML
     jobs        one job's table, with what it inherits, to a ``model.Job``;  intervals, retries:
                 whether what stands in it fits together
     keys        every key there is;  tables: those of the small tables in it
