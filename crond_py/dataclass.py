@@ -4,6 +4,8 @@ The standard decorator writes every class its own comparison, hash, text and ref
 of the 16 kilobytes that a small frozen class then takes, and most of the time that it takes to
 make. Here classes share them; what they do is the same, and ``replace``, ``fields`` and the rest
 of ``dataclasses`` know no difference. The daemon has some 170 such classes.
+
+Where there are many instances that differ in few fields, ``sharing`` has them share the others.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "of_shared", "shared_part", "sharing"]
+
+_T = TypeVar("_T")
 
 _Key = Callable[[Any], tuple[Any, ...]]
 
 _COMPARED: Final = "__compared__"
 _HASHED: Final = "__hashed__"
+_OWN: Final = "__own__"
+_SHARED: Final = "__shared__"
 
 
 def _dataclass(
@@ -82,6 +88,88 @@ def _equals(self: Any, other: Any) -> Any:
 
 def _hash(self: Any) -> int:
     return hash(self.__class__.__hashed__(self))
+
+
+# --- many instances that differ in little ---------------------------------------------------------
+
+
+def sharing(*own: str) -> Callable[[type[_T]], type[_T]]:
+    """Have instances of a frozen dataclass keep only the fields ``own`` for themselves.
+
+    The other fields are in one tuple, which any number of instances can have: ``of_shared`` makes
+    one with the tuple that ``shared_part`` returns of another. To be written above ``dataclass``,
+    without ``slots``.
+    """
+
+    def make(cls: Any) -> Any:
+        fields = dataclasses.fields(cls)
+        left_out = {"__dict__", "__weakref__", *(field.name for field in fields)}
+        body = {name: value for name, value in vars(cls).items() if name not in left_out}
+        body["__slots__"] = (*own, _SHARED)
+        body[_OWN] = own
+        body["__init__"], body["__reduce__"] = _begin, _reduced
+        others = (field.name for field in fields if field.name not in own)
+        body |= {name: property(_item_of_shared(place)) for place, name in enumerate(others)}
+        return type(cls)(cls.__name__, cls.__bases__, body)
+
+    return make
+
+
+def of_shared(cls: type[_T], own: tuple[Any, ...], shared: tuple[Any, ...]) -> _T:
+    """Make an instance of a class that is ``sharing`` of the values of its ``own`` fields."""
+    made = object.__new__(cls)
+    put = object.__setattr__
+    for name, value in zip(cls.__own__, own, strict=True):  # type: ignore[attr-defined]
+        put(made, name, value)
+    put(made, _SHARED, shared)
+    return made
+
+
+def shared_part(value: Any) -> tuple[Any, ...]:
+    """Return the values of the fields that an instance shares, in the order of the class."""
+    shared: tuple[Any, ...] = value.__shared__
+    return shared
+
+
+def _item_of_shared(place: int) -> Callable[[Any], Any]:
+    return lambda value: value.__shared__[place]
+
+
+def _begin(self: Any, *values: Any, **named: Any) -> None:
+    """Be the ``__init__`` of a class that is ``sharing``."""
+    fields, name = dataclasses.fields(self), self.__class__.__qualname__
+    if len(values) > len(fields):
+        raise TypeError(f"{name} has {len(fields)} fields, not {len(values)}")
+    given = dict(zip((field.name for field in fields), values, strict=False))
+    for each in named:
+        if each in given or each not in self.__dataclass_fields__:
+            how = "is given twice" if each in given else "is no field"
+            raise TypeError(f"{each!r} {how} of {name}")
+    given |= named
+    for field in fields:
+        if field.name not in given:
+            given[field.name] = _default(field, name)
+    for each in self.__own__:
+        object.__setattr__(self, each, given.pop(each))
+    shared = tuple(given[field.name] for field in fields if field.name in given)
+    object.__setattr__(self, _SHARED, shared)
+
+
+def _default(field: dataclasses.Field[Any], of: str) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    raise TypeError(f"{of} has no {field.name!r}, and there is no default")
+
+
+def _reduced(self: Any) -> Any:
+    """Be the ``__reduce__`` of a class that is ``sharing``, for copies and pickles."""
+    cls = self.__class__
+    return of_shared, (cls, tuple(getattr(self, name) for name in cls.__own__), self.__shared__)
+
+
+# --- what all of them have ------------------------------------------------------------------------
 
 
 @recursive_repr()

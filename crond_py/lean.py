@@ -1,10 +1,11 @@
 """Keeps small what the daemon takes: modules it does not use, texts, and the C library's heap.
 
 The modules below are imported by others of the standard library for what is never, or hardly ever,
-asked of them here: ``tokenize`` by ``linecache`` for the lines of a traceback, ``inspect`` by
-``dataclasses`` for classes without a docstring (from Python 3.12 on for all of them, so there it is
-loaded). Together they take a tenth of the daemon's memory. Each is put off until something of it is
-used for the first time, and is then as it always is.
+asked of them here: ``ntpath`` by ``pathlib`` for paths of Windows, ``tokenize`` by ``linecache``
+for the lines of a traceback, ``inspect`` by ``dataclasses`` for classes without a docstring (from
+Python 3.12 on for all of them, so there it is loaded). Together they take a tenth of the daemon's
+memory. Each is put off until something of it is used for the first time, and is then as it always
+is.
 
 Modules of pycron itself are not put off: its files may be another version's by then.
 """
@@ -16,16 +17,19 @@ import gc
 import importlib
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 PUT_OFF: Final = {
     "ast": (),
+    "concurrent.futures": ("Future",),
     "dis": (),
     "inspect": (),
     "locale": (),
+    "ntpath": (),
     "selectors": ("PollSelector",),
     "tokenize": (),
     "traceback": (),
@@ -39,6 +43,8 @@ A class counts as a function where it is only called.
 _M_ARENA_MAX: Final = -8  # malloc.h of the GNU C library
 _HEAP: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE of object.h
 _IMMUTABLE: Final = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+_FUNCTION: Final = 0x3  # CO_OPTIMIZED | CO_NEWLOCALS of code.h
+_HAS_DOCSTRING: Final = 0x4000000  # CO_HAS_DOCSTRING, the same
 
 _lock: Final = allocate_lock()
 
@@ -50,17 +56,88 @@ def put_off_modules() -> None:
             sys.modules[name] = _StandIn(name, functions)
 
 
+def leave_texts_out() -> None:
+    """Have modules of pycron that are loaded from now on let go of their texts at once.
+
+    What ``forget_texts`` lets go of later leaves holes in the heap, few of which are filled again.
+    """
+    sys.meta_path.insert(0, _Terse)
+
+
 def forget_texts() -> None:
     """Let go of what nobody asks a daemon for: texts of modules and classes, types of arguments.
 
     What is loaded later keeps its own. The fields of classes keep their types: ``control.codec``
     reads messages by them.
     """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _Terse]
     for thing in gc.get_objects():
         if type(thing) is FunctionType:
             del thing.__annotations__
         elif (type(thing) is ModuleType or _can_be_changed(thing)) and vars(thing).get("__doc__"):
             thing.__doc__ = None
+
+
+class _Terse(SourceFileLoader):
+    """Finds and loads modules of pycron, and nothing of them that only people read."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return what the import system would find, with this as its loader."""
+        if not name.startswith(f"{__package__}."):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader = cls(spec.loader.name, spec.loader.path)
+        return spec
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of the module, its functions without their texts."""
+        code = super().get_code(fullname)
+        return None if code is None else without_texts(code)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, and have its functions let go of the types of their arguments."""
+        super().exec_module(module)
+        _forget_types(module, module.__name__)
+
+
+def without_texts(code: CodeType) -> CodeType:
+    """Return code as it is, but for the texts of the functions in it."""
+    constants = [
+        without_texts(each) if isinstance(each, CodeType) else each for each in code.co_consts
+    ]
+    if _has_text(code):
+        constants[0] = None
+    return code.replace(co_consts=tuple(constants)) if constants else code
+
+
+def _has_text(code: CodeType) -> bool:
+    """Tell whether the first constant is the text of a function, and has no other use.
+
+    The compiler puts it there. From Python 3.13 on a flag says so; before, each function has one
+    or None, and what is none (a lambda, a comprehension) has a name in brackets.
+    """
+    if not code.co_consts or not isinstance(code.co_consts[0], str):
+        return False
+    if sys.version_info >= (3, 13):
+        return bool(code.co_flags & _HAS_DOCSTRING)
+    return code.co_flags & _FUNCTION == _FUNCTION and not code.co_name.startswith("<")
+
+
+def _forget_types(of: ModuleType | type, module: str) -> None:
+    """Let go of the types of arguments of what is defined in a module, or a class of it."""
+    for thing in list(vars(of).values()):
+        if isinstance(thing, type):
+            if thing.__module__ == module and of is sys.modules[module]:
+                _forget_types(thing, module)
+            continue
+        called = thing.fget if isinstance(thing, property) else thing
+        function = getattr(called, "__func__", called)  # of a class method
+        if type(function) is FunctionType and function.__module__ == module:
+            del function.__annotations__
 
 
 def _can_be_changed(thing: object) -> bool:

@@ -22,9 +22,23 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 if __name__ == "__main__":
-    from crond_py.lean import put_off_modules
+    from crond_py.lean import leave_texts_out, put_off_modules
 
     put_off_modules()  # before the imports that follow
+    leave_texts_out()
+
+    import json
+    import sys
+    from pathlib import Path
+
+    from crond_py.crontab.apart import Reading
+    from crond_py.runner.errands import ERRANDS
+
+    given, reading = json.loads(sys.argv[1]), None
+    if not given["daemonize"]:
+        # The crontab is read while the rest is imported. What is to go to the background will be
+        # another process then, whose child this would not be.
+        reading = Reading(Path(given["crontab"]), ERRANDS.start)
 
 import json
 import logging
@@ -36,7 +50,6 @@ from contextlib import ExitStack, closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,10 +59,10 @@ from crond_py.clockwatch import ClockWatch
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Reloaded
 from crond_py.control.server import ControlServer, check_unserved
-from crond_py.crontab.apart import load_apart
+from crond_py.crontab.apart import Reading, load_apart
 from crond_py.crontab.late import LateTaskJobs
 from crond_py.crontab.model import Crontab
-from crond_py.crontab.summary import diff_crontabs
+from crond_py.crontab.summary import diff_crontabs, forget_fingerprints
 from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.engine.core import Core
@@ -78,9 +91,14 @@ from crond_py.runner.process import ProcessRunner
 from crond_py.runner.proctree import boot_id
 from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
-from crond_py.schedule import clear_zone_cache, format_duration
+from crond_py.schedule import clear_zone_cache, forget_parsed, format_duration
 from crond_py.sdnotify import Notifier
 from crond_py.vital import ending_by
+
+try:  # this alone, without the module in Python around it
+    from _random import Random
+except ImportError:
+    from random import Random  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from crond_py.daemonize import Readiness
@@ -139,10 +157,16 @@ class Options:
 
 
 class Service:
-    """The daemon: everything between the options and the exit status."""
+    """The daemon: everything between the options and the exit status.
 
-    def __init__(self, options: Options, daemon_log: LineSink) -> None:
+    ``reading`` is its crontab, where that is being read already.
+    """
+
+    def __init__(
+        self, options: Options, daemon_log: LineSink, reading: Reading | None = None
+    ) -> None:
         self._options = options
+        self._reading = reading
         self._log = daemon_log
         self._crontab = Crontab(MappingProxyType({}), MappingProxyType({}))
         self._clock = SystemClock()
@@ -172,8 +196,10 @@ class Service:
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
             with collecting_later():
-                self._crontab = load_apart(self._options.places.crontab, ERRANDS.start)
+                reading = self._reading or Reading(self._options.places.crontab, ERRANDS.start)
+                self._crontab = reading.result()
                 self._start(stack)
+            _forget_reading()
             give_back_memory()
             on_up()
             self._notifier.ready(self._summary())
@@ -217,6 +243,7 @@ class Service:
         stack.callback(self._stop_dispatcher)
         core = self._build_core(ledger, runner)
         core.begin(self._crontab)
+        ledger.let_pages_go()
         self._engine.start(core)
         stack.callback(self._janitor.close, JANITOR_PATIENCE)
         stack.callback(self._engine.close)
@@ -271,7 +298,7 @@ class Service:
             remove_outputs=self._remove_outputs,
             bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
             task_reader=LateTaskJobs,
-            random=Random(),  # noqa: S311 - spreads retries, guards nothing
+            random=Random().random,  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)
 
@@ -361,6 +388,7 @@ class Service:
                 self._tell_refusal(error)
                 raise
             finally:
+                _forget_reading()
                 if self._stopped_ns == 0:
                     self._notifier.ready(self._summary())
         reloaded = Reloaded(
@@ -451,8 +479,11 @@ class Service:
         )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the daemon that ``arguments`` (one JSON object) describe; return its exit status."""
+def main(arguments: Sequence[str], reading: Reading | None = None) -> int:
+    """Run the daemon that ``arguments`` (one JSON object) describe; return its exit status.
+
+    ``reading`` is its crontab, where that is being read already.
+    """
     options = Options.from_json(arguments[0])
     readiness: Readiness | None = None
     try:
@@ -466,7 +497,7 @@ def main(arguments: Sequence[str]) -> int:
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
             with ending_by(partial(_give_up, daemon_log)):
-                service = Service(options, daemon_log)
+                service = Service(options, daemon_log, reading)
                 service.run(readiness.up if readiness is not None else _nothing)
         finally:
             daemon_log.close(LOG_PATIENCE)
@@ -494,10 +525,16 @@ def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
+def _forget_reading() -> None:
+    """Let go of what was of use only while a crontab was taken up."""
+    forget_parsed()
+    forget_fingerprints()
+
+
 def _nothing() -> None:
     """Be what is called where nobody waits for the daemon to be up."""
 
 
 if __name__ == "__main__":
     forget_texts()
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], reading))

@@ -21,27 +21,42 @@ from crond_py.errors import CrontabError, Fault
 from crond_py.ports import Errand, StartErrand
 
 
-def load_apart(path: Path, start: StartErrand) -> Crontab:
-    """Return the crontab of ``path``, as ``loader.load_crontab`` does in this process.
+class Reading:
+    """A crontab that is being read, from when this is made; ``result`` is to be called once."""
 
-    Raises CrontabError as that does, and where the process that reads it cannot be started or ends
-    before it is done.
-    """
-    try:
-        errand, stream = _start(path, start)
-    except OSError as error:
-        why = f"the Python at {sys.executable}, which reads it, cannot be started"
-        raise _refusal(path, f"{why}: {error.strerror}") from None
-    try:
-        with stream:
-            told = stream.read()
-    finally:
-        status = errand.wait()  # it ends: what it writes to is closed
-    # Not before: what it has taken is given back by now.
-    try:
-        return receive(BytesIO(told))
-    except BROKEN:
-        raise _not_understood(path, status) from None
+    def __init__(self, path: Path, start: StartErrand) -> None:
+        self._path = path
+        self._begun: tuple[Errand, BinaryIO] | OSError
+        try:
+            self._begun = _start(path, start)
+        except OSError as error:
+            self._begun = error
+
+    def result(self) -> Crontab:
+        """Wait for the crontab, and return it as ``loader.load_crontab`` does in this process.
+
+        Raises CrontabError as that does, and where the process that reads it cannot be started or
+        ends before it is done.
+        """
+        if isinstance(self._begun, OSError):
+            why = f"the Python at {sys.executable}, which reads it, cannot be started"
+            raise _refusal(self._path, f"{why}: {self._begun.strerror}")
+        errand, stream = self._begun
+        try:
+            with stream:
+                told = stream.read()
+        finally:
+            status = errand.wait()  # it ends: what it writes to is closed
+        # Not before: what it has taken is given back by now.
+        try:
+            return receive(BytesIO(told))
+        except BROKEN:
+            raise _not_understood(self._path, status) from None
+
+
+def load_apart(path: Path, start: StartErrand) -> Crontab:
+    """Have the crontab of ``path`` read, and return it; see ``Reading.result``."""
+    return Reading(path, start).result()
 
 
 def _start(path: Path, start: StartErrand) -> tuple[Errand, BinaryIO]:

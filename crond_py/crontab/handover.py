@@ -8,14 +8,14 @@ sender takes a job for: a pycron may be replaced by another under a running daem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from crond_py.crontab.model import Crontab, Group, Job, Pool, Scope
-from crond_py.dataclass import dataclass
+from crond_py.dataclass import dataclass, of_shared
 from crond_py.errors import CrontabError, Fault
 
 try:  # this alone, without the module in Python around it, which takes a quarter of a megabyte
@@ -24,8 +24,6 @@ except ImportError:
     from pickle import Unpickler, UnpicklingError
 
 FIELDS: Final = tuple(field.name for field in fields(Job))
-_OWN: Final = ("name", "trigger", "command")  # the first ones; ``source`` is the last
-COMMON: Final = FIELDS[len(_OWN) : -1]
 
 BROKEN: Final = (
     UnpicklingError,
@@ -53,13 +51,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Some jobs, column by column. ``common`` are the values of ``COMMON``."""
+    """Some jobs, column by column. ``shared`` is what many of them have alike."""
 
     names: list[str]
     triggers: list[Any]
     commands: list[str | tuple[str, ...]]
-    common: list[tuple[Any, ...]]
     sources: list[str]
+    shared: list[tuple[Any, ...]]
 
 
 def receive(stream: BinaryIO) -> Crontab:
@@ -71,13 +69,12 @@ def receive(stream: BinaryIO) -> Crontab:
     head: Head = unpickler.load()
     if head.faults:
         raise CrontabError(head.faults)
-    make_job: Callable[..., Job] = Job
     jobs: dict[str, Job] = {}
     while len(jobs) < head.jobs:
         some: Jobs = unpickler.load()
-        columns = (some.names, some.triggers, some.commands, some.common, some.sources)
-        for name, trigger, command, common, source in zip(*columns, strict=True):
-            jobs[name] = make_job(name, trigger, command, *common, source)
+        columns = (some.names, some.triggers, some.commands, some.sources)
+        for own, shared in zip(zip(*columns, strict=True), some.shared, strict=True):
+            jobs[own[0]] = of_shared(Job, own, shared)
     return Crontab(
         MappingProxyType(jobs),
         MappingProxyType({pool.name: pool for pool in head.pools}),

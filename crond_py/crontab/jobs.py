@@ -6,7 +6,7 @@ Equal values of different jobs become one object, so that a hundred thousand job
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import field, fields
 from functools import cached_property
 from types import MappingProxyType
@@ -17,17 +17,20 @@ from crond_py.crontab.fields import Refuse, read_fields
 from crond_py.crontab.intervals import can_jitter, refined, refuse_interval_keys
 from crond_py.crontab.keys import JOB_KEYS, MODEL_NAMES, SCHEDULE_KEYS
 from crond_py.crontab.locate import KeyPath
-from crond_py.crontab.model import EveryTrigger, Job, Scope, Trigger
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Scope, Trigger
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success, retry_of
 from crond_py.crontab.source import Table
-from crond_py.crontab.triggers import Calendar, trigger_of
+from crond_py.crontab.triggers import Calendar, checked, trigger_of
 from crond_py.dataclass import dataclass
 from crond_py.model import Limits
 from crond_py.schedule import system_timezone
+from crond_py.schedule.expression import has_hash
 
 _NO_ENV: Final[Mapping[str, str]] = MappingProxyType({})
 _DECIMAL_UMASK: Final = re.compile(r"umask[\"']?[ \t]*=[ \t]*\+?[1-9][0-9]")
 _SHARED_TYPES: Final = (str, tuple)
+_DIFFERENT: Final = frozenset({"schedule", "command"})  # what most jobs say differently
+_COMPARABLE: Final = (str, int, bool)
 
 _FIELDS: Final = frozenset(field.name for field in fields(Job))
 
@@ -107,11 +110,58 @@ class JobReader:
     groups: Collection[str]
     host: str
     _shared: dict[Any, Any] = field(default_factory=dict)
+    _models: dict[Hashable, Job] = field(default_factory=dict)
 
     def read(
         self, name: str, table: Table, scope: Scope, report: FileReport, source: str
     ) -> Job | None:
         """Return the job, or None when it has faults; they are in ``report``."""
+        likeness = _likeness(table, scope)
+        if likeness is not None and (model := self._models.get(likeness)) is not None:
+            job = self._like(model, name, table, source)
+            if job is not None:
+                return job
+        job = self._read(name, table, scope, report, source)
+        if job is not None and likeness is not None and isinstance(job.trigger, CronTrigger):
+            self._models.setdefault(likeness, job)
+        return job
+
+    def _like(self, model: Job, name: str, table: Table, source: str) -> Job | None:
+        """Return the job that is as ``model`` but for its name, its cron schedule and its command.
+
+        What else it says stood up before. None: there is more to it, perhaps a fault.
+        """
+        try:
+            trigger = self._trigger_like(model, name, table["schedule"])
+            command = JOB_KEYS["command"].kind.read(table["command"])
+        except Refused:
+            return None  # it is told of where all of its faults are
+        if trigger is None:
+            return None
+        return model.like(name, trigger, self._shared.setdefault(command, command), source)
+
+    def _trigger_like(self, model: Job, name: str, value: object) -> CronTrigger | None:
+        """Return the trigger of a cron schedule that is read as that of ``model``, or None.
+
+        Raises Refused.
+        """
+        key = (id(model), value if isinstance(value, str) else "")
+        known: CronTrigger | None = self._shared.get(key)
+        if known is not None:
+            return known
+        spelt = JOB_KEYS["schedule"].kind.read(value)
+        if not isinstance(spelt, CronTrigger):
+            return None
+        zone = model.timezone or self._system_zone
+        calendar = Calendar(name, zone, model.dst_gap, model.dst_fold)
+        trigger: CronTrigger = self._one(checked(spelt, calendar), None)
+        if isinstance(value, str) and not has_hash(value):  # else it is the job's own
+            self._shared[key] = trigger
+        return trigger
+
+    def _read(
+        self, name: str, table: Table, scope: Scope, report: FileReport, source: str
+    ) -> Job | None:
         path: KeyPath = ("jobs", name)
         refusals: list[tuple[KeyPath, Refused]] = []
 
@@ -221,6 +271,21 @@ class JobReader:
     @cached_property
     def _system_zone(self) -> str:
         return system_timezone()
+
+
+def _likeness(table: Table, scope: Scope) -> Hashable | None:
+    """Return what is the same for jobs that differ in name, schedule and command only.
+
+    None: nothing that could be compared. The types count, as True and 1 are equal.
+    """
+    if "schedule" not in table or "command" not in table:
+        return None
+    if len(table) == len(_DIFFERENT):
+        return id(scope)
+    rest = [(key, value) for key, value in table.items() if key not in _DIFFERENT]
+    if not all(type(value) in _COMPARABLE and key != "umask" for key, value in rest):
+        return None  # of a umask it counts how it is written
+    return (id(scope), *((key, type(value), value) for key, value in sorted(rest)))
 
 
 def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from crond_py.dataclass import dataclass
+from crond_py.dataclass import dataclass, of_shared, shared_part, sharing
 from crond_py.model import (
     Align,
     Condition,
@@ -104,7 +104,8 @@ class Group:
     max_running: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@sharing("name", "trigger", "command", "source")
+@dataclass(frozen=True)
 class Job:
     """A named entry of the crontab. ``timezone`` None: the system's own zone.
 
@@ -164,6 +165,10 @@ class Job:
     keep_bytes: int | None = None
 
     source: str = field(default="", compare=False)
+
+    def like(self, name: str, trigger: Trigger, command: str | tuple[str, ...], source: str) -> Job:
+        """Return another job that is as this one in all else, which takes no room again."""
+        return of_shared(Job, (name, trigger, command, source), shared_part(self))
 
 
 _OWN: Final = ("timezone", "retry", "limits", "source")

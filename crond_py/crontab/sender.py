@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from crond_py.crontab.handover import COMMON, FIELDS, Head, Jobs, view
+from crond_py.crontab.handover import FIELDS, Head, Jobs, view
 from crond_py.crontab.model import Crontab, Job
+from crond_py.dataclass import shared_part
 from crond_py.errors import CrontabError
 
 _AT_ONCE: Final = 200
@@ -32,21 +32,16 @@ def send(found: Crontab | CrontabError, stream: BinaryIO) -> None:
 
 
 def _in_parts(jobs: list[Job]) -> Iterator[Jobs]:
-    common_of = attrgetter(*COMMON)
     known: dict[tuple[int, ...], tuple[Any, ...]] = {}
     for start in range(0, len(jobs), _AT_ONCE):
         part = jobs[start : start + _AT_ONCE]
-        common = []
-        for job in part:
-            values = common_of(job)
-            # By identity: the loader has made one object of what is equal, and some has no hash.
-            common.append(known.setdefault(tuple(map(id, values)), values))
         yield Jobs(
             [job.name for job in part],
             [job.trigger for job in part],
             [job.command for job in part],
-            common,
             [job.source for job in part],
+            # By identity: the loader has made one object of what is equal, and some has no hash.
+            [known.setdefault(tuple(map(id, values)), values) for values in map(shared_part, part)],
         )
 
 

@@ -52,6 +52,11 @@ def fingerprint(job: Job) -> str:
     return _fingerprint(job.trigger, job.timezone, job.dst_gap, job.dst_fold, job.jitter)
 
 
+def forget_fingerprints() -> None:
+    """Keep none for those who ask again: most ask when a crontab is taken up."""
+    _fingerprint.cache_clear()
+
+
 @lru_cache(maxsize=2048)  # many jobs share few schedules, and so their fingerprints
 def _fingerprint(
     trigger: Trigger,

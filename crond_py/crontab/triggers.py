@@ -219,11 +219,14 @@ def trigger_of(key: str, value: Any, mode: EveryMode | None, calendar: Calendar)
         case _ if isinstance(value, EveryTrigger):
             return EveryTrigger(value.period, mode or EveryMode.FIXED_RATE)
         case _:
-            return _checked(value, calendar)
+            return checked(value, calendar)
 
 
-def _checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
-    """Return the trigger in plain spelling, once each expression has been read."""
+def checked(trigger: CronTrigger, calendar: Calendar) -> CronTrigger:
+    """Return the trigger in plain spelling, once each expression has been read.
+
+    Raises Refused where one makes no sense or can never be due.
+    """
     if any(map(has_hash, trigger.expressions)):
         return _read(trigger.expressions, calendar)
     return _read_once(trigger.expressions, calendar.timezone, calendar.dst_gap, calendar.dst_fold)

@@ -65,9 +65,9 @@ class Admitter:
         active = ActiveRun(job, run, Stage.BEHIND, waits=waits)
         active.ready_ns = self._ready_ns(run)
         if must_wait:
-            state.queued.append(active)
+            state.queued += (active,)
         else:
-            state.active.append(active)
+            state.active += (active,)
             self._starter.take_slot(active, now)
         self._starter.limit_waiting(active)
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
@@ -168,13 +168,13 @@ class Admitter:
                 self._stopper.too_late_due(active)
                 return
         if decision.admission is Admission.START:
-            state.active.append(active)
+            state.active += (active,)
             self._starter.start(active)
             return
         was = active.run.state
         active.stage = Stage.BEHIND
         active.run = replace(active.run, state=State.QUEUED)
-        state.queued.append(active)
+        state.queued += (active,)
         self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))

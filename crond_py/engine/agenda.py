@@ -196,15 +196,15 @@ class Agenda:
                 return self._after_restart(job, stored, now)
             if isinstance(job.trigger, StartupTrigger):
                 return stored, None
-        return self._new_cursor(job, stored, now), None
+        return self._new_cursor(job, mark, stored, now), None
 
-    def _new_cursor(self, job: Job, stored: Cursor | None, now: datetime) -> Cursor:
+    def _new_cursor(self, job: Job, mark: str, stored: Cursor | None, now: datetime) -> Cursor:
         """Return the cursor of a job that begins anew; of what is stored only identities remain."""
         begin = first_baseline(job, now)
         if isinstance(job.trigger, AtTrigger):
             # An instant that is past already is missed, not ignored.
             begin = min(now, job.trigger.instant - TICK)
-        new = Cursor(job.name, fingerprint(job), 0, begin, begin, anchor=now)
+        new = Cursor(job.name, mark, 0, begin, begin, anchor=now)
         if stored is None:
             return new
         new = replace(new, era=stored.era, boot_id=stored.boot_id, past=stored.past)
@@ -239,8 +239,10 @@ class Agenda:
         return anew, None
 
     def _set_schedule(self, state: JobState) -> None:
-        with self._guarding(state):
+        try:
             state.schedule = self._schedule_of(state)
+        except Exception as error:  # noqa: BLE001 - as in _guarding, and asked for every job
+            self._disable(state, error)
 
     def _schedule_of(self, state: JobState) -> Occurrences | None:
         delay = _fixed_delay(state.job)
@@ -270,11 +272,13 @@ class Agenda:
         """Put on the heap what was armed; by now it is known how many wait for one instant."""
         unset, self._unset = self._unset, {}
         added = Counter(state.next_due for state in unset)
+        leads = {due: self._lead_of(self._waiting[due]) for due in added if due is not None}
         for state in [*unset, *self._overtaken(added)]:
             if state.timer is not None:
                 self._parts.timers.cancel(state.timer)
-            if state.next_due is not None:
-                self._wait_for(state, state.next_due, self._ahead(state, state.next_due))
+            due = state.next_due
+            if due is not None:
+                self._wait_for(state, due, self._ahead(state, leads[due]))
 
     def _overtaken(self, added: Mapping[datetime | None, int]) -> list[JobState]:
         """Return the jobs that wait for an instant for which so many more do now."""
@@ -290,12 +294,11 @@ class Agenda:
         states = self._register.states.values()
         return [state for state in states if state.timer is not None and state.next_due in grown]
 
-    def _ahead(self, state: JobState, due: datetime) -> timedelta:
-        """Return how long before an instant an occurrence is to be claimed.
+    def _ahead(self, state: JobState, lead: timedelta) -> timedelta:
+        """Return how long before its instant, at most ``lead``, an occurrence is to be claimed.
 
         It takes its slot then, so where others may wait for that it is not long.
         """
-        lead = self._lead_of(self._waiting[due])
         if lead > AHEAD and self._register.slots(state.job).has_bound_for(state.job):
             return AHEAD
         return lead

@@ -16,7 +16,7 @@ from functools import partial
 from crond_py.engine.events import RetryDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.recalled import RECALLED
-from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop, without
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.telling import tell
@@ -95,8 +95,8 @@ class Attempts:
         state = self._register.find(active.job.name)
         if state is not None and active not in state.active:
             if active in state.queued:
-                state.queued.remove(active)
-            state.active.append(active)
+                state.queued = without(state.queued, active)
+            state.active += (active,)
         self._parts.drop_timer(active, "wait_timer")
         active.stage = Stage.RUNNING
         active.run = replace(active.run, state=State.RUNNING, retry_at=None)
@@ -208,7 +208,7 @@ class Attempts:
             self.finish(active, outcome, reason)
             return
         active.job = state.job  # the next attempt goes by the crontab in force
-        delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random.random())
+        delay = retry_delay(active.job.retry, active.attempt_number, self._parts.random())
         self.set_retry(active, delay, now)
         self._parts.outbox.write(
             SetRun(active.run.id, State.WAITING_RETRY, reason=reason, retry_at=now + delay)
@@ -287,9 +287,9 @@ class Attempts:
         if state is None:
             return
         if active in state.active:
-            state.active.remove(active)
+            state.active = without(state.active, active)
         elif active in state.queued:
-            state.queued.remove(active)
+            state.queued = without(state.queued, active)
         if active.attempt is not None:
             state.last = active.run
         self.promote(state)
@@ -323,8 +323,8 @@ class Attempts:
             )
             if decision.admission is not Admission.START:
                 return
-            state.queued.remove(first)
-            state.active.append(first)
+            state.queued = without(state.queued, first)
+            state.active += (first,)
             self.starter.start(first)
 
     @contextmanager

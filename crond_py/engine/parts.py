@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from random import Random
 from typing import Protocol
 
 from crond_py.crontab.model import Crontab, Job, Pool
@@ -49,10 +48,11 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
-    ``host`` is the name that jitter is made from, ``own_user`` the number of the user whom jobs run
-    as that name none; ``ends_all``: our end is that of every process, as it is of process 1 of a
-    container; ``task_reader`` is given each crontab; ``most_waiting`` submitted tasks of a lane
-    wait in memory.
+    ``random`` returns a number in [0, 1), by which retries are spread. ``host`` is the name that
+    jitter is made from, ``own_user`` the number of the user whom jobs run as that name none;
+    ``ends_all``: our end is that of every process, as it is of process 1 of a container;
+    ``task_reader`` is given each crontab; ``most_waiting`` submitted tasks of a lane wait in
+    memory.
     """
 
     timekeeper: Timekeeper
@@ -61,7 +61,7 @@ class Parts:
     processes: Processes
     specify: SpecBuilder
     boot_id: str
-    random: Random
+    random: Callable[[], float]
     remove_outputs: Callable[[Sequence[str]], None]
     task_reader: Callable[[Crontab], TaskJobs]
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None

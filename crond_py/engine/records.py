@@ -141,7 +141,8 @@ class JobState:
     waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
     have had one before the clock was set back. ``is_set_late``: its timer was set only when
     ``next_due`` had passed. ``fault`` says why the job was disabled by the engine. ``is_task``: it
-    was not in a crontab but handed in, and is known only as long as it has a run.
+    was not in a crontab but handed in, and is known only as long as it has a run. Most jobs have no
+    run most of the time, and tuples of none are one for all of them.
     """
 
     job: Job
@@ -150,8 +151,8 @@ class JobState:
     next_due: datetime | None = None
     timer: Timer | None = None
     is_set_late: bool = False
-    active: list[ActiveRun] = field(default_factory=list)
-    queued: list[ActiveRun] = field(default_factory=list)
+    active: tuple[ActiveRun, ...] = ()
+    queued: tuple[ActiveRun, ...] = ()
     last: Run | None = None
     last_manual: datetime | None = None
     lags: LagRecord | None = None
@@ -169,3 +170,8 @@ class JobState:
     def load(self) -> Load:
         """How busy the job is."""
         return Load(len(self.active), len(self.queued))
+
+
+def without(runs: tuple[ActiveRun, ...], run: ActiveRun) -> tuple[ActiveRun, ...]:
+    """Return the runs but for one."""
+    return tuple(each for each in runs if each is not run)

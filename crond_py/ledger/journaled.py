@@ -416,6 +416,11 @@ class JournaledLedger(Answering):
         self._check_open()
         return self._aside or self._file
 
+    def let_pages_go(self) -> None:
+        """Let go of what is in memory only so that the file need not be read for it."""
+        with suppress(LedgerError):
+            self._file.let_pages_go()
+
     def close(self) -> None:
         """Let go of the files; what the file does not take now, the next daemon copies to it."""
         if not self._is_closed:

@@ -168,13 +168,16 @@ def to_set_run(row: Row) -> SetRun:
 
 def cursor_row(cursor: Cursor) -> Row:
     """Return the values of ``put_cursor``."""
+    # At a first start they are one instant, of all jobs.
+    baseline, until, anchor = cursor.baseline, cursor.accounted_until, cursor.anchor
+    baseline_us = to_us(baseline)
     return (
         to_text(cursor.job),
         to_text(cursor.fingerprint),
         cursor.era,
-        to_us(cursor.baseline),
-        to_us(cursor.accounted_until),
-        to_us_or_none(cursor.anchor),
+        baseline_us,
+        baseline_us if until is baseline else to_us(until),
+        baseline_us if anchor is baseline else to_us_or_none(anchor),
         to_us_or_none(cursor.barrier_from),
         to_us_or_none(cursor.barrier_until),
         to_text(cursor.boot_id),

@@ -29,12 +29,20 @@ from crond_py.ledger.database import (
     set_aside,
 )
 from crond_py.ledger.reader import Asking, open_reader
-from crond_py.ledger.records import Row, from_text, to_set_run, to_text, to_us, to_us_or_none
+from crond_py.ledger.records import (
+    Row,
+    cursor_row,
+    from_text,
+    to_set_run,
+    to_text,
+    to_us,
+    to_us_or_none,
+)
 from crond_py.ledger.rescue import copy_open_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
 from crond_py.model import Run, Task
-from crond_py.ports import Gap, NewTask, Pruned, Submitted, Write
+from crond_py.ports import Claim, Gap, NewTask, Pruned, SetCursor, Submitted, Write
 
 __all__ = ["SqliteLedger", "open_reader", "set_aside"]
 
@@ -121,13 +129,13 @@ class SqliteLedger(Asking):
             return []
         ids: list[int | None] = []
         with self._transaction(is_synchronous=durable):
-            for kind, steps in groupby(map(to_step, writes), lambda step: step.kind):
-                if kind is Kind.CURSOR:  # a first start has one for each of its jobs
-                    rows = (step.row for step in steps)
+            for kind, some in groupby(writes, type):
+                if kind is SetCursor:  # a first start has one for each of its jobs
+                    rows = (cursor_row(write.cursor) for write in some if type(write) is SetCursor)
                     self._connection.executemany(load_queries()["put_cursor"], rows)
                     continue
-                taken = [self._take(step) for step in steps]
-                if kind is Kind.CLAIM:
+                taken = [self._take(to_step(write)) for write in some]
+                if kind is Claim:
                     ids += taken
             if promised:
                 self._execute("set_promised", [promised])
@@ -248,6 +256,11 @@ class SqliteLedger(Asking):
         with in_words(self._path):
             milliseconds = busy_timeout // timedelta(milliseconds=1)
             self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+
+    def let_pages_go(self) -> None:
+        """Let go of the file's pages in memory: a start reads and writes more than what follows."""
+        with in_words(self._path):
+            self._connection.execute("PRAGMA shrink_memory")
 
     def prune(
         self, job: str, *, keep_runs: int | None, older_than: datetime | None, limit: int

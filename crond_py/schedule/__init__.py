@@ -26,7 +26,7 @@ from crond_py.schedule.aligned import Aligned
 from crond_py.schedule.cron import CronSchedule
 from crond_py.schedule.duration import format_duration, parse_duration
 from crond_py.schedule.kinds import Explaining, Interval, OneOff, Schedule
-from crond_py.schedule.parse import clear_zone_cache, parse_schedule
+from crond_py.schedule.parse import clear_zone_cache, forget_parsed, parse_schedule
 from crond_py.schedule.shifted import Shifted, spread
 from crond_py.schedule.spacing import shortest_distance
 from crond_py.schedule.system_zone import known_system_timezone, system_timezone
@@ -40,6 +40,7 @@ __all__ = [
     "Schedule",
     "Shifted",
     "clear_zone_cache",
+    "forget_parsed",
     "format_duration",
     "known_system_timezone",
     "parse_duration",

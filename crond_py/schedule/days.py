@@ -60,7 +60,7 @@ class Days:
             lengths.add(_LEAP_FEBRUARY)
         # The longest first: it is the likeliest to have such a day.
         forms = ((first, length) for length in sorted(lengths)[::-1] for first in range(_WEEK))
-        return any(self._mask_of(*form) for form in forms)
+        return any(self._masks.get(form) or self._mask_of(*form) for form in forms)
 
     def in_month(self, year: int, month: int) -> int:
         """Return the days of a month, as a set of their numbers."""

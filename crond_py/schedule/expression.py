@@ -60,6 +60,13 @@ def has_hash(text: str) -> bool:
     return ("H" in text or "h" in text) and _HASH.search(text) is not None
 
 
+def forget_expressions() -> None:
+    """Keep nothing of what was read; expressions that are in use stay as they are."""
+    read_expression.cache_clear()
+    _days.cache_clear()
+    read_field.cache_clear()
+
+
 @lru_cache(maxsize=256)  # what a zone has is kept by its schedules
 def read_expression(text: str, hash_key: str) -> Expression:
     """Return what ``text`` means. Raises ScheduleError, also where it could never be due."""

@@ -10,7 +10,12 @@ from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule.cron import CronSchedule
 from crond_py.schedule.duration import parse_duration
-from crond_py.schedule.expression import ALLOWED, has_hash, read_expression
+from crond_py.schedule.expression import (
+    ALLOWED,
+    forget_expressions,
+    has_hash,
+    read_expression,
+)
 from crond_py.schedule.kinds import Schedule, from_epoch
 from crond_py.schedule.system_zone import forget_system_zone
 from crond_py.schedule.zones import forget_zones, zone_of
@@ -52,6 +57,12 @@ def clear_zone_cache() -> None:
     _schedule.cache_clear()
     forget_zones()
     forget_system_zone()
+
+
+def forget_parsed() -> None:
+    """Keep nothing for those who ask for the same schedule again: most ask all at once."""
+    _schedule.cache_clear()
+    forget_expressions()
 
 
 @lru_cache(maxsize=2048)

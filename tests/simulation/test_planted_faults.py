@@ -107,7 +107,7 @@ def forget_active(old: Callable[..., None]) -> Callable[..., None]:
     def recover(self: Recoverer, *args: object) -> None:
         old(self, *args)
         for state in self._register.states.values():
-            state.active.clear()
+            state.active = ()
 
     return recover
 
@@ -144,8 +144,8 @@ def start_beside(old: Callable[..., None]) -> Callable[..., None]:
 
     def end_earlier(self: Admitter, state: JobState, due: object) -> None:
         old(self, state, due)
-        state.active.clear()
-        state.queued.clear()
+        state.active = ()
+        state.queued = ()
 
     return end_earlier
 

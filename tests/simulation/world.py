@@ -310,7 +310,7 @@ class World:
             processes=processes,
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
             boot_id=f"boot{self.boots}",
-            random=self.random,
+            random=self.random.random,
             remove_outputs=lambda _outputs: None,
             task_reader=lambda _crontab: self.tasks,
             most_waiting=MOST_WAITING,

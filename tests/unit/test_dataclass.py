@@ -217,3 +217,60 @@ def test_every_class_of_the_package_is_made_so() -> None:
     assert {name for name in files if theirs.search((root / name).read_text("utf-8"))} == {
         "dataclass.py"
     }
+
+
+# --- instances that share most of their fields -------------------------------------------------
+
+
+@ours.sharing("name", "mark")
+@ours.dataclass(frozen=True)
+class Pet:
+    """A class whose instances have names of their own, and are much alike otherwise."""
+
+    name: str
+    legs: int = 4
+    tags: list[str] = dataclasses.field(default_factory=list)
+    mark: str = dataclasses.field(default="", compare=False)
+
+    def like(self, name: str) -> Pet:
+        """Return another of the same kind."""
+        return ours.of_shared(Pet, (name, ""), ours.shared_part(self))
+
+
+def test_what_is_shared_takes_room_once() -> None:
+    """An instance made like another has the very same objects, and none of its own but its own."""
+    cat = Pet("cat", 4, ["soft"], mark="x")
+    dog = cat.like("dog")
+    assert (dog.name, dog.legs, dog.mark) == ("dog", 4, "")
+    assert dog.tags is cat.tags
+    assert ours.shared_part(dog) is ours.shared_part(cat)
+    assert not hasattr(dog, "__dict__")
+
+
+def test_sharing_changes_nothing_that_is_seen() -> None:
+    """Defaults, comparison, hash, text, refusal of changes and copies are those of a dataclass."""
+    cat = Pet("cat", mark="x")
+    assert cat == Pet(name="cat", legs=4, tags=[], mark="other")
+    assert cat != Pet("cat", 3)
+    assert hash(Pet("ant", 6, ())) == hash(Pet("ant", 6, ()))  # type: ignore[arg-type]
+    assert repr(cat) == "Pet(name='cat', legs=4, tags=[], mark='x')"
+    assert dataclasses.replace(cat, legs=3) == Pet("cat", 3)
+    assert dataclasses.asdict(cat) == {"name": "cat", "legs": 4, "tags": [], "mark": "x"}
+    assert copy.deepcopy(cat) == pickle.loads(pickle.dumps(cat)) == cat
+    assert Pet("a").tags is not Pet("b").tags
+    for name in ("name", "legs"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(cat, name, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((), {}), (("a", 1, [], "", 5), {}), (("a",), {"name": "b"}), (("a",), {"wings": 2})],
+    ids=["too few", "too many", "twice", "unknown"],
+)
+def test_fields_that_are_not_there_are_no_fields(
+    values: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """What the generated method of a dataclass refuses is refused."""
+    with pytest.raises(TypeError):
+        Pet(*values, **named)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
 
+import crond_py
+from crond_py import lean
 from crond_py.lean import PUT_OFF
 
 LOAD = """
@@ -41,15 +47,22 @@ def test_nothing_that_is_put_off_is_loaded_by_the_imports() -> None:
     assert not modules & put_off
     idle = {"asyncio", "hashlib", "_hashlib", "ssl", "tempfile", "shutil", "bz2", "lzma", "pickle",
             "email", "ipaddress", "argparse", "tomllib", "croniter", "crond_py.crontab.loader",
-            "multiprocessing", "http", "typer", "rich", "pydantic", "uuid", "secrets"}  # fmt: skip
+            "multiprocessing", "http", "typer", "rich", "pydantic", "uuid", "secrets",
+            "random"}  # fmt: skip
     assert not modules & idle
 
 
 USES = {
     "ast": "import ast; answer = ast.literal_eval('[1]') == [1]",
+    "concurrent.futures": """
+from concurrent.futures import Future
+future = Future(); future.set_result(7)
+answer = future.result(0) == 7
+""",
     "dis": "import dis; answer = len(list(dis.get_instructions(is_loaded))) > 3",
     "inspect": "from inspect import signature; answer = str(signature(is_loaded)) == '(name)'",
     "locale": "import locale; answer = bool(locale.getpreferredencoding(False))",
+    "ntpath": "import ntpath; answer = ntpath.splitdrive('c:a') == ('c:', 'a')",
     "selectors": """
 import subprocess
 with subprocess._PopenSelector() as selector:
@@ -140,6 +153,57 @@ sent = codec.to_json(protocol.Reloaded(added=("a",), removed=(), changed=(), unc
 print(json.dumps([texts, types, codec.from_json(protocol.Reloaded, sent).added]))
 """
     assert told(program) == [[None, None], {}, ["a"]]
+
+
+def test_texts_are_left_out_of_what_is_loaded() -> None:
+    """Modules that are loaded then have none in functions either; later ones have them."""
+    program = """
+from crond_py import lean
+lean.leave_texts_out()
+import crond_py.crontab.intervals as terse
+lean.forget_texts()
+import crond_py.crontab.chains as wordy
+import inspect
+texts = [terse.can_jitter.__doc__, terse.__doc__, terse.can_jitter.__annotations__]
+print(json.dumps([texts, inspect.signature(terse.refined).parameters["key"].name,
+                  wordy.check_chains.__doc__[:6], lean._Terse in sys.meta_path]))
+"""
+    assert told(program) == [[None, None, {}], "key", "Refuse", False]
+
+
+def test_a_text_that_is_left_out_has_no_other_use() -> None:
+    """No function of pycron, or of what it is given here, uses its text as a value (dis)."""
+    sources = [path.read_text("utf-8") for path in Path(crond_py.__file__).parent.rglob("*.py")]
+    odd = """
+def twice():
+    'twice'
+    return 'twice'
+lone = lambda: 'text'
+def inner():
+    return [f'{each}!' for each in 'words']
+"""
+    found = [code for source in sources for code in codes(compile(source, "it", "exec"))]
+    assert sum(map(lean._has_text, found)) > 1000
+    assert not [code.co_qualname for code in found if lean._has_text(code) and uses_first(code)]
+    assert [code.co_qualname for code in codes(compile(odd, "it", "exec")) if uses_first(code)]
+    names: dict[str, Any] = {}
+    exec(lean.without_texts(compile(odd, "it", "exec")), names)
+    assert names["lone"]() == "text"
+    assert names["inner"]()[0] == "w!"
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code objects of functions within a code object, down to the last."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from codes(each)
+
+
+def uses_first(code: CodeType) -> bool:
+    """Tell whether a function loads its first constant, and that is text."""
+    loads = [step.arg for step in dis.get_instructions(code) if step.opcode in dis.hasconst]
+    return 0 in loads and isinstance(code.co_consts[0], str)
 
 
 def test_all_threads_share_one_heap() -> None:

@@ -8,17 +8,19 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from crond_py.crontab import handover
-from crond_py.crontab.apart import load_apart
+from crond_py.crontab.apart import Reading, load_apart
 from crond_py.crontab.handover import receive
 from crond_py.crontab.loader import load_crontab
 from crond_py.crontab.sender import send
 from crond_py.errors import CrontabError
+from crond_py.ports import Errand
 from crond_py.runner.errands import ERRANDS
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").rglob("*.toml"))
@@ -137,6 +139,21 @@ def test_a_job_with_other_fields_is_not_taken_for_ours(
     monkeypatch.setattr(handover, "FIELDS", (*handover.FIELDS, "more"))
     with pytest.raises(handover.BROKEN):
         receive(stream)
+
+
+def test_it_is_read_from_when_the_reading_is_begun(tmp_path: Path) -> None:
+    """The process is started at once, so that it works while the caller does something else."""
+    path = tmp_path / "crontab.toml"
+    path.write_text(MANY)
+    started = []
+
+    def start(argv: Sequence[str], stdout: int) -> Errand:
+        started.append(argv[-1])
+        return ERRANDS.start(argv, stdout)
+
+    reading = Reading(path, start)
+    assert started == [str(path)]
+    assert reading.result() == load_crontab(path)
 
 
 def test_a_python_that_is_not_there_is_an_error(

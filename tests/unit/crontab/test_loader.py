@@ -20,6 +20,7 @@ from crond_py.crontab.model import (
     Pool,
     StartupTrigger,
 )
+from crond_py.dataclass import shared_part
 from crond_py.model import (
     Align,
     DstFold,
@@ -477,3 +478,62 @@ def test_a_disabled_job_is_checked_like_any_other(crontab: Path) -> None:
     """P7: enabling a job can not be what makes a crontab bad."""
     assert len(faults(crontab, f'{JOB}enabled = false\ntimeout = "x"\n')) == 1
     assert len(faults(crontab, f'{JOB}hosts = ["beta"]\ntimeout = "x"\n')) == 1
+
+
+# --- jobs that are much alike -----------------------------------------------------------------
+
+ALIKE = (
+    "",
+    'timeout = "5m"',
+    'timeout = "5m"\npriority = 1',
+    'priority = 1\ntimeout = "5m"',
+    "priority = 1",
+    "priority = 0",
+    "enabled = true",
+    "enabled = false",
+    'timezone = "Asia/Tokyo"\ndst_gap = "skip"',
+    'jitter = "1m"',
+    'hosts = ["beta"]',
+    'env = { A = "1" }',
+    'retry = { attempts = 3 }\nretry_on = ["timeout"]',
+    "umask = 0o027",
+)
+
+
+@pytest.mark.parametrize("expression", ["*/5 * * * *", "H H * * *", "@daily", "@every 90s"])
+def test_jobs_that_are_alike_are_as_each_would_be_by_itself(
+    tmp_path: Path, expression: str
+) -> None:
+    """What a job comes out as does not depend on which jobs stood before it."""
+    tables = {
+        f"job-{number}-{again}": f'[jobs.job-{number}-{again}]\nschedule = "{expression}"\n'
+        f'command = "echo {again}"\n{rest}\n'
+        for again in (1, 2, 3)
+        for number, rest in enumerate(ALIKE)
+        if "jitter" not in rest or not expression.startswith("@every")
+    }
+    together = load(tmp_path / "all.toml", "".join(tables.values())).jobs
+    for name, table in tables.items():
+        assert together[name] == load(tmp_path / "one.toml", table).jobs[name]
+
+
+def test_a_fault_is_told_also_of_a_job_that_is_like_a_good_one(tmp_path: Path) -> None:
+    """A job with a bad schedule, command or umask has its fault, whichever are like it."""
+    good = '[jobs.a]\nschedule = "@daily"\ncommand = "true"\n'
+    text = good + '[jobs.b]\nschedule = "61 * * * *"\ncommand = " "\n'
+    assert [line.partition(" ")[0] for line in faults(tmp_path / "c.toml", text)] == [
+        "c.toml:5:",
+        "c.toml:6:",
+    ]
+    octal = good + "umask = 0o022\n"
+    text = octal + good.replace("jobs.a", "jobs.b") + "umask = 18\n"
+    (fault,) = faults(tmp_path / "c.toml", text)
+    assert fault.startswith("c.toml:8: jobs.b.umask: must be octal")
+
+
+def test_jobs_share_what_they_say_alike(tmp_path: Path) -> None:
+    """A thousand jobs that differ in name, schedule and command have all else in common."""
+    job = '[jobs.{0}]\nschedule = "{0} * * * *"\ncommand = "echo {0}"\ntimeout = "5m"\n'
+    jobs = list(load(tmp_path / "c.toml", "".join(map(job.format, range(10)))).jobs.values())
+    assert len({id(shared_part(each)) for each in jobs}) == 1
+    assert {each.timeout for each in jobs} == {timedelta(minutes=5)}

@@ -106,8 +106,8 @@ def test_bytes() -> None:
     def run(run_id: int) -> Run:
         return Run(run_id, "j", 0, NOW, Cause.SCHEDULE, State.RUNNING, NOW)
 
-    state.active.append(ActiveRun(job, run(3), Stage.RETRY))
-    state.queued.append(ActiveRun(job, run(5), Stage.SLOT))
+    state.active += (ActiveRun(job, run(3), Stage.RETRY),)
+    state.queued += (ActiveRun(job, run(5), Stage.SLOT),)
     states = {"j": state, "other": state_of(10)}
     retention.sweep(states, NOW, 0)
     assert bounds == []

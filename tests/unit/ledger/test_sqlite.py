@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -416,3 +417,23 @@ def test_a_ledger_that_was_deleted_takes_nothing(
         path.touch()
     with pytest.raises(LedgerError, match="deleted or replaced"):
         enter(ledger, claim())
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def test_pages_that_were_let_go_are_read_again(path: Path, open_ledger: Open) -> None:
+    """What a start has read and written takes no memory after it, and is all there."""
+    libraries = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    names = [name for name in libraries if "libsqlite3" in name]
+    if not names:
+        pytest.skip("SQLite is part of another library here")
+    used = ctypes.CDLL(names[0]).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    ledger = open_ledger(path)
+    cursors = [Cursor(f"job-{number}", "mark", 0, T0, T0, anchor=T0) for number in range(2000)]
+    ledger.write([SetCursor(cursor) for cursor in cursors], durable=True)
+    before = used()
+    ledger.let_pages_go()
+    assert before - used() > 100_000
+    assert len(ledger.cursors()) == 2000
