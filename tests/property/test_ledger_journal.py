@@ -43,6 +43,7 @@ from crond_py.ports import (
     NewTask,
     RunQuery,
     SetCursor,
+    SetRun,
     TaskQuery,
     Write,
 )
@@ -246,6 +247,7 @@ class Journaled(RuleBasedStateMachine):
     @rule(writes=st.lists(WRITES, max_size=6), durable=st.booleans())
     def write(self, writes: list[Write], durable: bool) -> None:
         """Write the same to both; where neither the file nor the journal takes it, to none."""
+        writes = self._without_reopening(writes)
         try:
             ids = self.real.write(writes, durable=durable)
         except LedgerError:
@@ -253,6 +255,18 @@ class Journaled(RuleBasedStateMachine):
             assert self.fate.is_full
             return
         assert ids == _one_by_one(self.calm, writes)
+
+    def _without_reopening(self, writes: list[Write]) -> list[Write]:
+        """Leave out what takes an outcome back: nobody does, and what had ended is forgotten."""
+        open_ids = {run.id for run in self.calm.open_runs()}
+        kept: list[Write] = []
+        for write in writes:
+            if isinstance(write, SetRun) and write.outcome is not None:
+                open_ids.discard(write.run_id)
+            elif isinstance(write, SetRun) and write.run_id not in open_ids:
+                continue
+            kept.append(write)
+        return kept
 
     @rule(job=JOBS, keep_runs=st.integers(0, 3))
     def prune(self, job: str, keep_runs: int) -> None:
@@ -290,6 +304,8 @@ class Journaled(RuleBasedStateMachine):
     @rule(writes=st.lists(WRITES, min_size=1, max_size=3))
     def damage(self, writes: list[Write]) -> None:
         """Damage the file: what had ended is only in the old one, the rest goes on."""
+        touch = SetCursor(Cursor("b", "f", 0, at(0), at(0)))
+        writes = [*self._without_reopening(writes), touch]
         self.fate.is_damaged = True
         ids = self.real.write(writes, durable=True)
         calm = self.calm
@@ -318,6 +334,7 @@ class Journaled(RuleBasedStateMachine):
         self, writes: list[Write], steps: int, share: float, locked: bool
     ) -> None:
         """Kill the process at some step of a write, and let the next one take over."""
+        writes = self._without_reopening(writes)
         self.fate.is_full = False
         if locked:
             self.lock()
