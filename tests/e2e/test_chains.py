@@ -123,7 +123,7 @@ def _wrong_with(rows: dict[str, dict[str, Event]], job: str, due: str) -> str:
     is_due = outcomes.keys() == above.keys() and all(
         _is_met(CONDITIONS[job][name], outcome) for name, outcome in outcomes.items()
     )
-    if is_due == (row["reason"] or "").startswith("upstream_failed"):
+    if is_due == (row["reason"] or "").startswith(("upstream_failed", "upstream_not_failed")):
         return f"{job} at {due} is {row['outcome']} ({row['reason']}) after {outcomes}"
     return ""
 
