@@ -111,15 +111,20 @@ class Orphans:
 
         ``snapshot`` is needed where ``procfile.tells_children`` says no. Raises OSError where no
         descriptor is left to look with.
+
+        What was met before stays until it has ended, whether it is seen now or not: a snapshot may
+        be older than it, and a list may lack some where others are reaped meanwhile (proc(5)).
         """
         with self._lock:
             if snapshot is None:
                 pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
-                table = list(self._children())
-                own = self._jobs_in(table)
-                pids = [pid for pid in pids if pid not in own]
             else:
-                pids, table = self._decide(snapshot)
+                pids = _children_in(snapshot)
+            table = list(self._children())
+            own = self._jobs_in(table)
+            pids = [pid for pid in (*self._living, *pids) if pid not in own]
+            if snapshot is not None:
+                pids = self._decide(pids)
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects = self._suspects(table) if met else {}
@@ -130,25 +135,21 @@ class Orphans:
             }
             return [orphan for orphan in self._living.values() if not orphan.is_watched]
 
-    def _decide(self, snapshot: Snapshot) -> tuple[list[int], list[Child]]:
-        """Return our children that are certainly no jobs, and the table of those that are.
+    def _decide(self, pids: list[int]) -> list[int]:
+        """Return those of our children that are certainly no jobs, of those not in the table.
 
         A start that was over before the lock was taken has its child in the table, and one that
         began after the snapshot has none in it.
         """
-        me = os.getpid()
-        pids = [process.pid for process in snapshot.processes.values() if process.parent == me]
-        table = list(self._children())
-        own = self._jobs_in(table)
         self._undecided = {
             pid: self._undecided.get(pid, set(self._starts)) & self._starts.keys()
             for pid in pids
-            if pid not in own and pid not in self._living
+            if pid not in self._living
         }
         decided = [pid for pid, starts in self._undecided.items() if not starts]
         for pid in decided:
             del self._undecided[pid]
-        return [*(pid for pid in self._living if pid in snapshot.processes), *decided], table
+        return [pid for pid in pids if pid not in self._undecided]
 
     def _jobs_in(self, table: list[Child]) -> set[int]:
         """Return the children that were started; called after these have been listed."""
@@ -261,11 +262,13 @@ class Orphans:
 
 def list_children() -> list[int]:
     """Return the pids of our children, zombies included."""
+    found = procfile.list_children_of(os.getpid())
+    return _children_in(Snapshot.take()) if found is None else found
+
+
+def _children_in(snapshot: Snapshot) -> list[int]:
     me = os.getpid()
-    found = procfile.list_children_of(me)
-    if found is not None:
-        return found
-    return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
+    return [process.pid for process in snapshot.processes.values() if process.parent == me]
 
 
 def _has_living_child() -> bool:
