@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from typing import NamedTuple
@@ -207,24 +207,44 @@ class Orphans:
         nothing of a run is found, nothing is left of it. With ``kill`` what lives gets SIGKILL at
         once. ``known`` are the start ticks of those that others wait for, by pid.
         """
+        with self._lock:
+            branded = self._list_branded(child)
+            if BRANDING.is_sure:
+                return self._catch(branded, known, kill=kill)
+            since = {pid: proctree.start_ticks(pid) for pid in branded}
+        # The brand may be another start's, and then the environment tells. Reading that can hang,
+        # and every start and end waits for the lock.
+        shown = read_all_marks(since)
+        with self._lock:
+            there = [pid for pid, ticks in since.items() if proctree.start_ticks(pid) == ticks]
+            mine = [pid for pid in there if child.is_named_by(shown[pid])]
+            found = self._catch(mine, known, kill=kill)
+        # What somebody else has reaped meanwhile has ended, too.
+        return found._replace(has_ended=found.has_ended or len(there) < len(since))
+
+    def _list_branded(self, child: Child) -> Iterator[int]:
+        """Give what has the brand of a child's run and is our child, but no job."""
+        pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
+        own = self._jobs_in(list(self._children()))
+        for pid in pids:
+            if pid not in own and child.is_named_by(Marks(brand=read_brand(pid))):
+                yield pid
+
+    def _catch(self, pids: Iterable[int], known: Mapping[int, int], *, kill: bool) -> Hunt:
+        """Kill, if so wanted, what others do not wait for yet, and reap what has ended."""
         living: list[Process] = []
         has_ended = False
-        with self._lock:
-            pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
-            own = self._jobs_in(list(self._children()))
-            for pid in pids:
-                if pid in own or not _is_branded(pid, child):
-                    continue
-                if kill and pid not in known:
-                    with suppress(PermissionError):
-                        os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
-                process = proctree.read_process(pid)
-                if process is None or process.is_zombie:
-                    has_ended = True
-                    self._living.pop(pid, None)
-                    _still_lives(pid)
-                elif known.get(pid) != process.start_ticks:
-                    living.append(process)
+        for pid in pids:
+            if kill and pid not in known:
+                with suppress(PermissionError):
+                    os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
+            process = proctree.read_process(pid)
+            if process is None or process.is_zombie:
+                has_ended = True
+                self._living.pop(pid, None)
+                _still_lives(pid)
+            elif known.get(pid) != process.start_ticks:
+                living.append(process)
         return Hunt(living, has_ended)
 
     def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
@@ -277,14 +297,6 @@ def _has_living_child() -> bool:
     ours = ERRANDS.pids()
     found = (proctree.read_process(pid) for pid in pids if pid not in ours)
     return any(process is not None and not process.is_zombie for process in found)
-
-
-def _is_branded(pid: int, child: Child) -> bool:
-    marks = Marks(brand=read_brand(pid))
-    if not child.is_named_by(marks):
-        return False
-    # It may be another start's, and then the environment tells; reading that takes longer.
-    return BRANDING.is_sure or child.is_named_by(read_all_marks([pid])[pid])
 
 
 def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
