@@ -11,9 +11,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from crond_py.ports import Clock, ProcessSpec
+from crond_py.ports import AttemptKey, Clock, ProcessSpec
 from crond_py.runner import proctree
 from crond_py.runner.letgo import LetGo
 from crond_py.runner.marks import read_marks
@@ -41,9 +42,10 @@ log = logging.getLogger(__name__)
 class Bursts:
     """Starts many processes at once, and calls one of three for each.
 
-    ``started`` with a process and when it began, ``again`` with a start that is still to be made,
-    ``failed`` where nobody can tell whether it was made. They must not raise: each start is
-    answered by one of them, once.
+    ``started`` with a process and when it began, ``again`` with a start that was not made,
+    ``failed`` where nobody can tell whether it was. They must not raise: each start is answered by
+    one of them, once. Whether one ``is_wanted`` is asked when an usher has got it: ``withdraw`` is
+    for those of which that changes afterwards.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Bursts:
         started: Callable[[ProcessSpec, Spawned, int], None],
         again: Callable[[ProcessSpec, int], None],
         failed: Callable[[ProcessSpec, str], None],
+        is_wanted: Callable[[AttemptKey], bool],
     ) -> None:
         self._supervisor = supervisor
         self._clock = clock
@@ -62,6 +65,7 @@ class Bursts:
         self._started = started
         self._again = again
         self._failed = failed
+        self._is_wanted = is_wanted
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._ushers: set[Usher] = set()
@@ -91,6 +95,13 @@ class Bursts:
             self._is_recalled = True
             for usher in self._ushers:
                 usher.recall()
+
+    def withdraw(self, key: AttemptKey) -> None:
+        """Have a start handed back that is in the hands of an usher and has not begun."""
+        with self._lock:
+            for usher in self._ushers:
+                with suppress(OSError):  # out of memory: then it is made, and stopped
+                    usher.withdraw(key)
 
     def close(self, patience_s: float) -> None:
         """Wait for what goes on, but not for long."""
@@ -127,7 +138,7 @@ class Bursts:
         try:
             with self._supervisor.ushering(usher.pids):
                 try:
-                    self._note(usher)
+                    self._note(usher, starts)
                     usher.begin()
                 except Exception as error:  # noqa: BLE001 - nothing has begun
                     self._do_without(starts, at_ns, error)
@@ -140,12 +151,19 @@ class Bursts:
                 self._ushers.discard(usher)
             usher.close()
 
-    def _note(self, usher: Usher) -> None:
-        """Have an usher recalled with the others, or at once where these were before."""
+    def _note(self, usher: Usher, starts: Sequence[Held]) -> None:
+        """Have an usher recalled with the others, or at once where these were before.
+
+        Likewise have its starts withdrawn.
+        """
         with self._lock:
             self._ushers.add(usher)
             if self._is_recalled:
                 usher.recall()
+                return
+        for spec, _ in starts:
+            if not self._is_wanted(spec.key):
+                self.withdraw(spec.key)
 
     def _do_without(self, starts: Sequence[Held], at_ns: int, error: Exception) -> None:
         log.warning("jobs that are due together are started one by one: %s", error)

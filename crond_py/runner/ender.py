@@ -163,16 +163,18 @@ class Ender:
         return again
 
     def _try_look(self, child: Child, pictures: Pictures, *, was_gone: bool) -> bool:
+        stop = child.stop  # one that comes later has its own look
         try:
-            if child.stop is None:
+            if stop is None:
                 return child.has_ended and self._look_at_rest(child, pictures)
-            signal_leader(child, child.stop)
-            return self._look(child, pictures, child.stop, was_gone=was_gone)
+            signal_leader(child, stop)
+            return self._look(child, pictures, stop, was_gone=was_gone)
         except OSError as error:
             self._look_later(child, error)
         except Exception:  # the boundary of one run: the others' trees are still to be ended
             log.exception("could not see to the processes of run %s", child.tag)
-            self._watch.finish(child, "pycron has failed to see what it left; its log has more")
+            note = "pycron has failed to see what it left; its log has more"
+            self._watch.finish(child, note, seen=stop)
         return False
 
     def _look_later(self, child: Child, error: OSError) -> None:
@@ -195,7 +197,8 @@ class Ender:
         except OSError as error:  # out of descriptors
             if not child.pid or child.leftovers is Leftovers.KILL:
                 raise  # it may be there, and is waited for or to be ended
-            self._watch.finish(child, f"what it left running is not known: {error.strerror}")
+            note = f"what it left running is not known: {error.strerror}"
+            self._watch.finish(child, note, seen=None)
             return False
         if snapshot.has_gaps and not child.was_rechecked:
             child.was_rechecked = True
@@ -204,7 +207,7 @@ class Ender:
         staying = [process for process in left if not proctree.is_ending(process.pid)]
         has_leader = child.pid != 0
         if not left or (has_leader and child.leftovers is Leftovers.LEAVE):
-            self._watch.finish(child, describe_left(staying))
+            self._watch.finish(child, describe_left(staying), seen=None)
             return False
         new = [process for process in left if watched.get(process.pid) != process.start_ticks]
         for process in new:
@@ -267,9 +270,9 @@ class Ender:
             if child.hunts < _MOST_HUNTS:
                 self._unseen[child] = None
                 return
-            self._watch.finish(child, describe_elusive())
+            self._watch.finish(child, describe_elusive(), seen=number)
             return
-        self._watch.finish(child, describe_spared(child.spared))
+        self._watch.finish(child, describe_spared(child.spared), seen=number)
 
     def _has_caught_all(self, child: Child, number: signal.Signals) -> bool:
         """Return whether all that is left of a tree is under watch, as far as we can see it."""

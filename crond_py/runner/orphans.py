@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from typing import NamedTuple
@@ -111,15 +111,20 @@ class Orphans:
 
         ``snapshot`` is needed where ``procfile.tells_children`` says no. Raises OSError where no
         descriptor is left to look with.
+
+        What was met before stays until it has ended, whether it is seen now or not: a snapshot may
+        be older than it, and a list may lack some where others are reaped meanwhile (proc(5)).
         """
         with self._lock:
             if snapshot is None:
                 pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
-                table = list(self._children())
-                own = self._jobs_in(table)
-                pids = [pid for pid in pids if pid not in own]
             else:
-                pids, table = self._decide(snapshot)
+                pids = _children_in(snapshot)
+            table = list(self._children())
+            own = self._jobs_in(table)
+            pids = [pid for pid in (*self._living, *pids) if pid not in own]
+            if snapshot is not None:
+                pids = self._decide(pids)
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects = self._suspects(table) if met else {}
@@ -130,25 +135,21 @@ class Orphans:
             }
             return [orphan for orphan in self._living.values() if not orphan.is_watched]
 
-    def _decide(self, snapshot: Snapshot) -> tuple[list[int], list[Child]]:
-        """Return our children that are certainly no jobs, and the table of those that are.
+    def _decide(self, pids: list[int]) -> list[int]:
+        """Return those of our children that are certainly no jobs, of those not in the table.
 
         A start that was over before the lock was taken has its child in the table, and one that
         began after the snapshot has none in it.
         """
-        me = os.getpid()
-        pids = [process.pid for process in snapshot.processes.values() if process.parent == me]
-        table = list(self._children())
-        own = self._jobs_in(table)
         self._undecided = {
             pid: self._undecided.get(pid, set(self._starts)) & self._starts.keys()
             for pid in pids
-            if pid not in own and pid not in self._living
+            if pid not in self._living
         }
         decided = [pid for pid, starts in self._undecided.items() if not starts]
         for pid in decided:
             del self._undecided[pid]
-        return [*(pid for pid in self._living if pid in snapshot.processes), *decided], table
+        return [pid for pid in pids if pid not in self._undecided]
 
     def _jobs_in(self, table: list[Child]) -> set[int]:
         """Return the children that were started; called after these have been listed."""
@@ -206,24 +207,44 @@ class Orphans:
         nothing of a run is found, nothing is left of it. With ``kill`` what lives gets SIGKILL at
         once. ``known`` are the start ticks of those that others wait for, by pid.
         """
+        with self._lock:
+            branded = self._list_branded(child)
+            if BRANDING.is_sure:
+                return self._catch(branded, known, kill=kill)
+            since = {pid: proctree.start_ticks(pid) for pid in branded}
+        # The brand may be another start's, and then the environment tells. Reading that can hang,
+        # and every start and end waits for the lock.
+        shown = read_all_marks(since)
+        with self._lock:
+            there = [pid for pid, ticks in since.items() if proctree.start_ticks(pid) == ticks]
+            mine = [pid for pid in there if child.is_named_by(shown[pid])]
+            found = self._catch(mine, known, kill=kill)
+        # What somebody else has reaped meanwhile has ended, too.
+        return found._replace(has_ended=found.has_ended or len(there) < len(since))
+
+    def _list_branded(self, child: Child) -> Iterator[int]:
+        """Give what has the brand of a child's run and is our child, but no job."""
+        pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
+        own = self._jobs_in(list(self._children()))
+        for pid in pids:
+            if pid not in own and child.is_named_by(Marks(brand=read_brand(pid))):
+                yield pid
+
+    def _catch(self, pids: Iterable[int], known: Mapping[int, int], *, kill: bool) -> Hunt:
+        """Kill, if so wanted, what others do not wait for yet, and reap what has ended."""
         living: list[Process] = []
         has_ended = False
-        with self._lock:
-            pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
-            own = self._jobs_in(list(self._children()))
-            for pid in pids:
-                if pid in own or not _is_branded(pid, child):
-                    continue
-                if kill and pid not in known:
-                    with suppress(PermissionError):
-                        os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
-                process = proctree.read_process(pid)
-                if process is None or process.is_zombie:
-                    has_ended = True
-                    self._living.pop(pid, None)
-                    _still_lives(pid)
-                elif known.get(pid) != process.start_ticks:
-                    living.append(process)
+        for pid in pids:
+            if kill and pid not in known:
+                with suppress(PermissionError):
+                    os.kill(pid, signal.SIGKILL)  # ours until it is reaped here
+            process = proctree.read_process(pid)
+            if process is None or process.is_zombie:
+                has_ended = True
+                self._living.pop(pid, None)
+                _still_lives(pid)
+            elif known.get(pid) != process.start_ticks:
+                living.append(process)
         return Hunt(living, has_ended)
 
     def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
@@ -261,11 +282,13 @@ class Orphans:
 
 def list_children() -> list[int]:
     """Return the pids of our children, zombies included."""
+    found = procfile.list_children_of(os.getpid())
+    return _children_in(Snapshot.take()) if found is None else found
+
+
+def _children_in(snapshot: Snapshot) -> list[int]:
     me = os.getpid()
-    found = procfile.list_children_of(me)
-    if found is not None:
-        return found
-    return [p.pid for p in Snapshot.take().processes.values() if p.parent == me]
+    return [process.pid for process in snapshot.processes.values() if process.parent == me]
 
 
 def _has_living_child() -> bool:
@@ -274,14 +297,6 @@ def _has_living_child() -> bool:
     ours = ERRANDS.pids()
     found = (proctree.read_process(pid) for pid in pids if pid not in ours)
     return any(process is not None and not process.is_zombie for process in found)
-
-
-def _is_branded(pid: int, child: Child) -> bool:
-    marks = Marks(brand=read_brand(pid))
-    if not child.is_named_by(marks):
-        return False
-    # It may be another start's, and then the environment tells; reading that takes longer.
-    return BRANDING.is_sure or child.is_named_by(read_all_marks([pid])[pid])
 
 
 def _is_key_of(key: AttemptKey | None, child: Child) -> bool:

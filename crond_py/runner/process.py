@@ -113,6 +113,7 @@ class ProcessRunner:
             started=self._take_over,
             again=self._start_at,
             failed=lambda spec, reason: self._fail(spec.key, reason),
+            is_wanted=self._is_wanted,
         )
         can_usher = self._supervisor.takes_children_in and streams is None
         self._punctual = Punctual(
@@ -173,7 +174,8 @@ class ProcessRunner:
     def stop(self, key: AttemptKey, *, force: bool) -> None:
         """Send SIGTERM, or with ``force`` SIGKILL, to the whole tree of the process.
 
-        One that is not started yet is not started at all: StartFailed tells so.
+        One that is not started yet is not started at all: StartFailed tells so. That comes once it
+        is sure, which may be a moment after the instant that the start was to wait for.
         """
         number = signal.SIGKILL if force else signal.SIGTERM
         with self._lock:
@@ -183,8 +185,9 @@ class ProcessRunner:
         if wanted is None:
             self._supervisor.stop(key, number)
         elif self._starters.withdraw(key) or self._punctual.withdraw(key):
-            # Else a thread or an usher has it, and it will be seen when it is started.
             self._fail(key, STOPPED)
+        else:  # a thread or an usher has it, which sees to that before or after the start
+            self._bursts.withdraw(key)
 
     def recall(self) -> None:
         """Start nothing any more that was to wait for an instant; StartFailed tells of each.
@@ -267,6 +270,11 @@ class ProcessRunner:
             self._fail(spec.key, result.reason)
             return
         self._is_under_watch(spec.key)
+
+    def _is_wanted(self, key: AttemptKey) -> bool:
+        """Return whether a start is still to be made."""
+        with self._lock:
+            return not self._why_not(self._pending[key])
 
     def _is_not_wanted(self, spec: ProcessSpec) -> bool:
         """Tell of a start that is not wanted any more, and whether it is one."""

@@ -247,10 +247,10 @@ class Supervisor:
         child.is_lingering = True
         self._report(LeftOver(child.key, end, self._clock.now(), count))
 
-    def finish(self, child: Child, note: str) -> None:
-        """Tell that a child has ended, if it and its members have."""
+    def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
+        """Tell that a child has ended, if it and its members have; see ``Watch``."""
         with self._lock:
-            if child.is_done or not child.tree_is_gone:
+            if child.is_done or not child.tree_is_gone or child.stop is not seen:
                 return
             child.is_done = True
         self._try_to_look_after_orphans()  # what has ended of its tree is reaped before it is told

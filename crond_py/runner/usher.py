@@ -10,10 +10,11 @@ it then: end or stop it. It is not the daemon, which notices and starts the rest
 Its saved id stays its own: so it can go back, and nobody may trace it or read its memory.
 
 It is given two descriptors. From the one it reads what to do, marshalled. To the other, a file in
-memory, it writes what became of each start, in a slot of 16 bytes: first a number (0: not begun,
-1: begun, then the pid, or FAILED and the errno), then the wall clock's nanoseconds. When it ends,
-its children become the daemon's, which is their subreaper. Where the daemon has ended, or has
-written something behind the slots, it starts nothing more.
+memory, it writes what became of each start, in a slot of 24 bytes: first a number (0: not begun,
+1: begun, then the pid, or FAILED and the errno), then the wall clock's nanoseconds. The byte behind
+these is the daemon's: where it is not 0, the start is not made. When the usher ends, its children
+become the daemon's, which is their subreaper. Where the daemon has ended, or has written something
+behind the slots, it starts nothing more.
 
 It may be given a third, of a file in which it notes that it begins, before it looks whether the
 daemon is there: whoever finds that note not made, and the daemon gone, knows that nothing has begun
@@ -27,7 +28,10 @@ import resource
 import sys
 import time
 
-SLOT_BYTES = 16
+SLOT_BYTES = 24
+WITHDRAWN_AT = 16
+"""Where in a slot the daemon has its word."""
+
 BEGUN = 1
 FAILED = 1 << 32
 NOTED_AHEAD_NS = 1_000_000
@@ -37,7 +41,7 @@ _RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
 _TO_APPEND = posix.O_WRONLY | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
 
 
-def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each start
+def run(orders: int, slots: int) -> None:  # noqa: C901, PLR0912 - calls cost each start
     """Wait for the instant and start all that is ordered."""
     for descriptor in (orders, slots):
         posix.set_inheritable(descriptor, False)
@@ -62,6 +66,8 @@ def run(orders: int, slots: int) -> None:  # noqa: C901 - a call would cost each
         if posix.getppid() != daemon or posix.pread(slots, 1, behind):
             return
         place = number * SLOT_BYTES
+        if posix.pread(slots, 1, place + WITHDRAWN_AT) != b"\0":
+            continue
         posix.pwrite(slots, BEGUN.to_bytes(8, "little"), place)
         stream = null
         try:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from crond_py.clock import MONOTONIC
 from crond_py.dataclass import dataclass
 from crond_py.model import Limits
-from crond_py.ports import Clock
+from crond_py.ports import AttemptKey, Clock
 from crond_py.runner import usher
 from crond_py.runner.errands import ERRANDS
 from crond_py.runner.execute import encoded, popen
@@ -63,8 +63,8 @@ def can_be_ushered(ready: Ready | None) -> bool:
 class Usher:
     """One usher and the starts that it is given.
 
-    Each method is called by one thread but ``pids`` and ``recall``. Starts that were held for an
-    instant are noted as let go by ``let_go``.
+    Each method is called by one thread but ``pids``, ``recall`` and ``withdraw``. Starts that were
+    held for an instant are noted as let go by ``let_go``.
 
     ``memory_floor_kb`` is what its children's peak memory is told to be at least. Making it raises
     OSError.
@@ -129,6 +129,12 @@ class Usher:
     def recall(self) -> None:
         """Have it make no start any more that it has not begun; by any thread."""
         os.pwrite(self._slots, b"\1", self._size)
+
+    def withdraw(self, key: AttemptKey) -> None:
+        """Have it not make this start, if that is one of its and not begun; by any thread."""
+        for number, ready in enumerate(self._starts):
+            if ready.spec.key == key:
+                os.pwrite(self._slots, b"\1", number * usher.SLOT_BYTES + usher.WITHDRAWN_AT)
 
     def wait(self) -> None:
         """Wait until it has ended; kill it where it does not get on, or cannot be waited for."""

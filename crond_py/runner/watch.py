@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Protocol
 
 from crond_py.runner.child import Child
@@ -40,6 +41,10 @@ class Watch(Protocol):
         """Tell, once, that a child has ended and has left so many that are to be ended."""
         ...
 
-    def finish(self, child: Child, note: str) -> None:
-        """Tell that the child has ended, if it and its members have."""
+    def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
+        """Tell that the child has ended, if it and its members have.
+
+        Not so where by now another stop is asked for than the one that was ``seen`` before the
+        look: what is left was found with that in mind, and there is another look to come.
+        """
         ...

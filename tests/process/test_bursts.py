@@ -250,8 +250,54 @@ def test_what_an_usher_has_is_recalled(
     assert not harness.runner._bursts._ushers
 
 
-def test_a_stop_meanwhile_is_heeded(harness: Harness) -> None:
-    """P6: what an usher has already is started, and then ended at once."""
+@pytest.mark.parametrize(
+    ("method", "ahead_ns"), [("__init__", 0), ("begin", 0), ("wait", 2_000_000_000)]
+)
+def test_what_is_stopped_in_the_hands_of_an_usher_never_begins(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, method: str, ahead_ns: int
+) -> None:
+    """P6: up to its instant a start is taken back, and those that are due with it are made."""
+    real = getattr(Usher, method)
+    mark = harness.directory / "mark"
+    stopped = harness.spec(("/bin/touch", str(mark)))
+    specs = [harness.spec(("/bin/true",)), stopped, harness.spec(("/bin/true",))]
+
+    def stop_before(*arguments: object) -> object:
+        harness.runner.stop(stopped.key, force=False)
+        return real(*arguments)
+
+    monkeypatch.setattr(Usher, method, stop_before)
+    usher_all(harness, specs, ahead_ns=ahead_ns)
+    assert harness.failed(stopped.key).reason == "stopped before it was started"
+    for spec in (specs[0], specs[2]):
+        assert harness.ended(spec.key).exit.code == 0
+    assert len(harness.told(stopped.key)) == 1
+    assert not mark.exists()
+
+
+def test_a_stop_of_what_an_usher_has_started_is_heeded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: what has begun is ended as soon as it is known."""
+    real = Usher.wait
+
+    def wait_and_stop(usher: Usher) -> None:
+        real(usher)
+        for spec in specs:
+            harness.runner.stop(spec.key, force=True)
+
+    monkeypatch.setattr(Usher, "wait", wait_and_stop)
+    specs = [harness.spec(("/bin/sleep", "3600")) for _ in range(3)]
+    usher_all(harness, specs)
+    for spec in specs:
+        assert harness.ended(spec.key).exit.signal == signal.SIGKILL
+
+
+def test_what_cannot_be_withdrawn_is_started_and_stopped(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: where no memory is left to tell an usher of a stop, that comes after the start."""
+    monkeypatch.setattr(Usher, "withdraw", _raise)
     specs = [harness.spec(("/bin/sleep", "3600")) for _ in range(3)]
     usher_all(harness, specs, ahead_ns=300_000_000)
     for spec in specs:
@@ -338,10 +384,10 @@ def test_an_usher_without_its_daemon_starts_nothing(tmp_path: Path) -> None:
 def test_reads_what_an_usher_tells() -> None:
     """A slot tells of a start that was not begun, is unknown, failed or is a process."""
     slots = b"".join(
-        told.to_bytes(8, "little") + (7).to_bytes(8, "little")
+        told.to_bytes(8, "little") + (7).to_bytes(8, "little") + bytes(8)
         for told in (0, usher.BEGUN, usher.FAILED + 2, 4711)
     )
-    assert [_result(slots, place) for place in range(0, 64, 16)] == [
+    assert [_result(slots, place) for place in range(0, 96, 24)] == [
         Ushered(),
         Ushered(is_unknown=True),
         Ushered(),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from crond_py.ports import AttemptKey
 from crond_py.runner import ender as ender_module
-from crond_py.runner import proctree
+from crond_py.runner import procfile, proctree
+from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
 from crond_py.runner.marks import brand_for
@@ -19,8 +21,12 @@ from crond_py.runner.proctree import Process, Snapshot
 from tests.process.conftest import PROGRAMS, Harness
 
 
-def test_what_forks_away_from_every_look_is_ended(reaping: Harness) -> None:
+@pytest.mark.parametrize("is_sure", [True, False], ids=["sure", "perhaps another's brand"])
+def test_what_forks_away_from_every_look_is_ended(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch, is_sure: bool
+) -> None:
     """When the end is told, nothing is left that could be our child or descend from one (P6)."""
+    monkeypatch.setattr(BRANDING, "_has_lost_turns", not is_sure)
     before = set(list_children())
     ready = reaping.fifo("ready")
     hop = (sys.executable, "-S", str(PROGRAMS / "proc_hop.py"))
@@ -61,7 +67,8 @@ class _Watch:
     def linger(self, child: Child, count: int) -> None:
         raise AssertionError(count)
 
-    def finish(self, child: Child, note: str) -> None:
+    def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
+        assert seen is child.stop
         self.notes.append(note)
 
 
@@ -99,10 +106,10 @@ def test_what_is_never_caught_is_spoken_of(gone: Child) -> None:
     assert watch.notes == ["some of it forks faster than it can be ended, and may run on"]
 
 
-def _branded(*argv: str, run: int) -> int:
+def _branded(*argv: str, run: int, env: Mapping[str, str] | None = None) -> int:
     """Return a child of ours with the brand of a run, as if it had been handed to us."""
     brand = brand_for(f"k-{run}", 1)
-    return os.posix_spawn("/usr/bin/prlimit", ["prlimit", f"--locks={brand}:", *argv], {})
+    return os.posix_spawn("/usr/bin/prlimit", ["prlimit", f"--locks={brand}:", *argv], env or {})
 
 
 def _wait_until_branded(*pids: int) -> None:
@@ -129,6 +136,71 @@ def test_a_hunt_kills_and_reaps_what_is_of_one_run() -> None:
         assert os.waitid(os.P_PID, other, os.WEXITED | os.WNOHANG) is None
         with pytest.raises(ChildProcessError):
             os.waitpid(mine, 0)
+    finally:
+        os.kill(other, signal.SIGKILL)
+        os.waitpid(other, 0)
+
+
+def _at_a_look_into_memory(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Have something happen whenever an environment is read."""
+    real = procfile.read
+
+    def read(path: str) -> bytes | None:
+        if path.endswith("/environ"):
+            act()
+        return real(path)
+
+    monkeypatch.setattr(procfile, "read", read)
+    monkeypatch.setattr(BRANDING, "_has_lost_turns", True)
+
+
+def test_nobody_waits_for_the_memory_that_a_hunt_looks_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P4: where a brand may be another start's, a process that hangs its reader delays no start."""
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    orphans = Orphans(list)
+    pid = _branded("sleep", "999", run=1)
+    _wait_until_branded(pid)
+    begun: list[int] = []
+    _at_a_look_into_memory(
+        monkeypatch, lambda: begun.append(orphans.start_begins(AttemptKey(2, 1)))
+    )
+    has_ended = orphans.hunt(child, {}, kill=True).has_ended
+    assert begun, "the start had its turn while the environment was read"
+    while not has_ended:
+        has_ended = orphans.hunt(child, {}, kill=True).has_ended
+
+
+def test_what_another_look_reaps_during_a_hunt_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P6: its end may have handed us the next of a tree that forks away, so there is more to do."""
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    orphans = Orphans(list)
+    pid = _branded("sleep", "999", run=1)
+    _wait_until_branded(pid)
+
+    def reap() -> None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    _at_a_look_into_memory(monkeypatch, reap)
+    assert orphans.hunt(child, {}, kill=True) == Hunt([], has_ended=True)
+    assert orphans.hunt(child, {}, kill=True) == Hunt([], has_ended=False)
+
+
+def test_an_environment_tells_that_a_brand_is_another_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P2: what has the brand of a run and is of another is neither killed nor told of."""
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    orphans = Orphans(list)
+    env = {"PYCRON_RUN_ID": "k-2", "PYCRON_ATTEMPT": "1"}
+    other = _branded("sleep", "999", run=1, env=env)
+    try:
+        _wait_until_branded(other)
+        monkeypatch.setattr(BRANDING, "_has_lost_turns", True)
+        assert orphans.hunt(child, {}, kill=True) == Hunt([], has_ended=False)
+        assert os.waitid(os.P_PID, other, os.WEXITED | os.WNOHANG) is None
     finally:
         os.kill(other, signal.SIGKILL)
         os.waitpid(other, 0)

@@ -17,7 +17,7 @@ import pytest
 
 from crond_py.model import Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessEvent, Started
-from crond_py.runner import pidfds, procfile, proctree, subreaper, supervisor
+from crond_py.runner import ender, pidfds, procfile, proctree, subreaper, supervisor
 from crond_py.runner.marks import Marks, read_marks
 from crond_py.runner.orphans import list_children
 from crond_py.runner.supervisor import Supervisor
@@ -147,6 +147,27 @@ def test_what_is_left_is_ended_where_the_spec_says_so(reaping: Harness, hidden: 
     assert has_ended(pidfd)
     assert (ended.exit, ended.note) == (left.exit, "")
     assert _kinds(reaping, key) == [Started, LeftOver, Ended]
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["term", "kill"])
+def test_what_was_to_be_left_is_ended_where_a_stop_crosses_with_the_end(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    """A stop that comes after the look at what is left, and before the end is told, counts (P6)."""
+    real = ender.describe_left
+
+    def stop_meanwhile(left: list[proctree.Process]) -> str:
+        reaping.runner.stop(key, force=force)
+        return real(left)
+
+    monkeypatch.setattr(ender, "describe_left", stop_meanwhile)
+    gate = reaping.fifo("gate")
+    key = _start(reaping, f"sleep 999 & read x <{gate}; exit 4", leftovers=Leftovers.LEAVE)
+    gate.write_text("go\n")
+    ended = reaping.ended(key)
+    assert (ended.exit.code, ended.note) == (4, "")
+    assert reaping.leftovers() == []
+    assert _kinds(reaping, key) == [Started, Ended]
 
 
 def test_what_ends_by_itself_needs_no_stop(reaping: Harness) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.ports import AttemptKey
+from crond_py.runner import procfile
 from crond_py.runner.child import Child
 from crond_py.runner.orphans import Orphans
 from crond_py.runner.proctree import Snapshot
@@ -92,6 +93,49 @@ def test_tells_of_orphans_that_live(others: list[Child]) -> None:
     orphans.has_ended(pid)
     assert orphans.look() == []
     assert _is_reaped(pid)
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["lists children", "lists all"])
+def test_what_is_not_seen_again_is_not_forgotten(
+    others: list[Child], monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """P6: a picture that is older than an orphan, or a list that lacks it, does not end it."""
+    leader = _job(1 << 23)
+    orphans = Orphans(lambda: [leader, *others])
+    older = Snapshot.take()
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    try:
+        (orphan,) = orphans.look() if tells else orphans.look(Snapshot.take())
+        assert (orphan.pid, orphans.may_have(leader.key)) == (pid, True)
+        assert orphans.look(older) == [orphan]
+        monkeypatch.setattr(procfile, "list_children_of_thread", lambda _pid, _thread: [])
+        assert orphans.look() == [orphan]
+        orphan.is_watched = True
+        assert orphans.look(older) == []
+        assert orphans.may_have(leader.key)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    orphans.has_ended(pid)
+    assert orphans.look(older) == []
+    assert not orphans.may_have(leader.key)
+    assert _is_reaped(pid)
+
+
+def test_a_job_that_is_entered_late_is_no_orphan_any_more(others: list[Child]) -> None:
+    """What was met before it was known to be a job is left for the one that waits for it."""
+    table = list(others)
+    orphans = Orphans(lambda: table)
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    older = Snapshot.take()
+    (orphan,) = orphans.look()
+    assert orphan.pid == pid
+    table.append(_job(pid))
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert orphans.look(older) == []
+    assert not _is_reaped(pid)
+    os.waitpid(pid, 0)
 
 
 def test_a_child_that_another_thread_has_started_is_no_orphan(others: list[Child]) -> None:

@@ -244,7 +244,7 @@ class _Watch:
     def linger(self, child: Child, count: int) -> None:
         raise AssertionError(count)
 
-    def finish(self, child: Child, note: str) -> None:
+    def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
         self.finished.append(child)
 
 
