@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -73,16 +74,20 @@ class Tasks:
 
     def enter(self, run: Run) -> bool:
         """Enter the job of a run that an earlier daemon has left; False where that can't be."""
-        task_id = task_id_of(run.job)
-        task = self._ledger.task(task_id) if task_id is not None else None
-        if task is None:
-            return False
         try:
+            task = self._stored(run.job)
+            if task is None:
+                return False
             self._uptake.enter(task, run.due)
         except PycronError as error:
             log.warning("task not understood", extra=fields(job=run.job, reason=str(error)))
             return False
         return True
+
+    def _stored(self, name: str) -> Task | None:
+        """Return the task whose job has that name. Raises LedgerError where it cannot be read."""
+        task_id = task_id_of(name)
+        return None if task_id is None else self._ledger.task(task_id)
 
     def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
@@ -100,8 +105,9 @@ class Tasks:
     def _lane_of(self, active: ActiveRun) -> LaneState:
         """Return the lane in which a run of an earlier daemon counts as one that waits."""
         job = active.job
-        task_id = task_id_of(job.name)
-        task = self._ledger.task(task_id) if task_id is not None else None
+        task = None
+        with suppress(LedgerError):
+            task = self._stored(job.name)
         return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
 
     def stop(self) -> None:
@@ -167,17 +173,24 @@ class Tasks:
 
     @property
     def troubles(self) -> list[str]:
-        """What a person should know of: tasks that no pool of the crontab takes."""
+        """What a person should know of: tasks that no pool takes, or that cannot be read."""
         held: Counter[str] = Counter()
         for lane in self._lanes.values():
             if lane.lane.pool not in self._pools:
                 held[lane.lane.pool] += lane.open
-        return [
+        troubles = [
             f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
             f"add [pools.{pool}] with workers, or cancel them"
             for pool, number in held.items()
             if number
         ]
+        if unread := [lane for lane in self._lanes.values() if lane.unread]:
+            number = sum(lane.open for lane in unread)
+            troubles.append(
+                f"submitted tasks ({number}) wait, as nobody knows which of them are due: "
+                f"{unread[0].unread}"
+            )
+        return troubles
 
     # --- taking up ------------------------------------------------------------------------
 
@@ -198,9 +211,22 @@ class Tasks:
             try:
                 self._feed(lane)
             except LedgerError as error:
-                log.debug("it is not known which tasks are due", extra=fields(reason=str(error)))
+                self._note_unread(lane, str(error))
+                self._disarm(lane)
                 self._wait(lane, self._parts.timekeeper.after(AGAIN))
         self._attend()
+
+    def _note_unread(self, lane: LaneState, why: str) -> None:
+        """Note, and say once, that the ledger cannot tell which tasks of a lane are due."""
+        if not any(each.unread for each in self._lanes.values()):
+            log.error("it is not known which tasks are due; they wait", extra=fields(reason=why))
+        lane.unread = why
+
+    def _note_read(self, lane: LaneState) -> None:
+        if lane.unread:
+            lane.unread = ""
+            if not any(each.unread for each in self._lanes.values()):
+                log.warning("it is known again which tasks are due", extra=fields())
 
     def _feed(self, lane: LaneState) -> None:
         room = lane.room
@@ -208,6 +234,9 @@ class Tasks:
             return  # it is hungry again when there is some
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
+        self._note_read(lane)
+        if len(found) < most and not self._unwritten:
+            lane.open = len(found)  # a ledger that was damaged may have lost some
         found = [task for task in found if task.id not in self._unwritten]
         now = self._parts.timekeeper.now()
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)

@@ -10,7 +10,7 @@ import pytest
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.retention import OFTEN
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale
+from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.tasks import MOST_WAITING
@@ -471,6 +471,81 @@ def test_period_goes_on_after_trouble(world: World) -> None:
     world.ledger.fail_next(LedgerError("locked"), times=2)
     world.pass_time(30 * SECOND)
     assert sum(run.count for run in rows(world, "task:1")) == 8
+
+
+def test_ledger_that_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P8: that nobody knows what is due is said once, shown, and over once it can be read."""
+    submit(world, new_task(world), new_task(world, group="bob"), new_task(world, in_=HOUR))
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    assert world.daemon is not None
+    core = world.daemon.core
+    with monkeypatch.context() as patch, caplog.at_level("WARNING"):
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(10 * SECOND)
+        (trouble,) = core.status().troubles
+        assert trouble.startswith("submitted tasks (3) wait")
+        assert trouble.endswith("the ledger cannot be read: I/O error")
+        (told,) = caplog.records
+        assert (told.levelname, told.message) == (
+            "ERROR",
+            "it is not known which tasks are due; they wait",
+        )
+    world.pass_time(2 * SECOND)
+    assert core.status().troubles == ()
+    assert outcomes(world, "task:1") == outcomes(world, "task:2") == ["succeeded"]
+    assert core.status().tasks.open == 1
+    again = [each.message for each in caplog.records if "known again" in each.message]
+    assert again == ["it is known again which tasks are due"]
+
+
+@pytest.mark.parametrize("fails_from", [0, 3])
+def test_start_where_a_task_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, fails_from: int
+) -> None:
+    """P1, P8: what of a task is open is settled, or goes on where it is known; so does the rest."""
+    lasting(world, HOUR)
+    submit(world, *[new_task(world, pool="small") for _ in range(3)])
+    submit(world, new_task(world, in_=20 * SECOND))
+    world.pass_time(5 * SECOND)
+    assert [outcomes(world, f"task:{n}") for n in (1, 2, 3)] == [
+        ["running"],
+        ["running"],
+        ["queued"],
+    ]
+    world.kill_daemon()
+    world.machine.reboot()
+    read, real = [], world.ledger.task
+
+    def fail(task_id: int) -> Task | None:
+        read.append(task_id)
+        if len(read) > fails_from:
+            raise LedgerError("the ledger cannot be read: I/O error")
+        return real(task_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "task", fail)
+        world.boot_daemon()
+    assert len(read) > fails_from
+    world.pass_time(30 * SECOND)
+    assert outcomes(world, "task:1") == outcomes(world, "task:2") == ["lost"]
+    assert outcomes(world, "task:3") == ["running" if fails_from else "cancelled"]
+    assert outcomes(world, "task:4") == ["running"]
+
+
+def test_tasks_that_a_damaged_ledger_has_lost(world: World) -> None:
+    """P8: what is not there any more is neither waited for nor counted."""
+    submit(world, new_task(world), new_task(world, in_=HOUR), new_task(world, in_=3 * SECOND))
+    for task_id in (1, 2):
+        del world.ledger._content.tasks.by_id[task_id]
+    world.pass_time(10 * SECOND)
+    assert outcomes(world, "task:3") == ["succeeded"]
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.open == 0
 
 
 def test_pool_that_is_gone(world: World) -> None:
