@@ -42,7 +42,8 @@ class Tasks:
     """Keeps a timer for each lane, and takes up what is due.
 
     A lane is ``hungry`` when more of its tasks are to be taken up at the end of this batch of
-    events. ``unwritten`` are tasks that have moved on, which the ledger does not know yet.
+    events. ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not
+    know yet.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Tasks:
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
         self._hungry: dict[LaneState, None] = {}
-        self._unwritten: set[int] = set()
+        self._unwritten: dict[int, Task] = {}
         self._pools: frozenset[str] = frozenset()
 
     # --- start, reload, stop --------------------------------------------------------------
@@ -150,7 +151,7 @@ class Tasks:
 
         Raises LedgerError.
         """
-        task = None if task_id in self._unwritten else self._ledger.task(task_id)
+        task = self._unwritten.get(task_id) or self._ledger.task(task_id)
         if task is None or task.ended_at is not None:
             return False
         self._uptake.enter_row(task, Outcome.CANCELLED, reason)
@@ -257,17 +258,17 @@ class Tasks:
 
     def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
         """Have a task be due then, or end it, with the claim that was just handed in."""
-        self._unwritten.add(task.id)
         if next_due is not None:
-            self._parts.outbox.write(SetTask(task.id, next_due))
+            moved = replace(task, due=next_due)
         else:
-            now = self._parts.timekeeper.now()
-            self._parts.outbox.write(SetTask(task.id, task.due, ended_at=now))
+            moved = replace(task, ended_at=self._parts.timekeeper.now())
             lane.open -= 1
+        self._unwritten[task.id] = moved
+        self._parts.outbox.write(SetTask(task.id, moved.due, moved.ended_at))
         self._parts.outbox.then(partial(self._moved_on, lane, task.id, next_due))
 
     def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
-        self._unwritten.discard(task_id)
+        self._unwritten.pop(task_id, None)
         if next_due is not None and lane.note_due(next_due):
             self._arm(lane)
 

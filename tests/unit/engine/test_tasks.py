@@ -426,6 +426,44 @@ def test_cancel_while_it_runs(world: World) -> None:
     assert (open_tasks(world), is_alive(world, "task:1")) == ([], 0)
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_cancel_of_what_was_taken_up_in_trouble(world: World, *, is_over: bool) -> None:
+    """P6: it does not come again, whether the ledger can be written by then or only later."""
+    (handed_in,) = submit(world, new_task(world, every=5 * SECOND))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(1.2 * SECOND)
+    if is_over:
+        world.set_trouble(None)  # and the next try is yet to come
+    answer = world.ask(lambda core: core.cancel_task(1))
+    if is_over:
+        assert answer is not None
+        assert [(each.run_id, each.was) for each in answer] == [(0, "pending"), (1, "running")]
+    else:
+        assert isinstance(answer, RequestRefusedError)
+        world.set_trouble(None)
+    world.pass_time(20 * SECOND)
+    due = handed_in.task.due
+    assert [run.due for run in rows(world, "task:1")] == [due, due + 5 * SECOND]
+    assert outcomes(world, "task:1") == ["cancelled", "cancelled"]
+    assert (open_tasks(world), in_memory(world), is_alive(world, "task:1")) == ([], 0, 0)
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.open == 0
+    assert isinstance(world.ask(lambda core: core.cancel_task(1)), UnknownNameError)
+
+
+def test_cancel_of_the_last_of_a_task_in_trouble(world: World) -> None:
+    """P6: where nothing is to come only its run is cancelled, which the answer names."""
+    submit(world, new_task(world))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(1.2 * SECOND)
+    world.set_trouble(None)
+    (cancelled,) = world.ask(lambda core: core.cancel_task(1)) or []
+    assert (cancelled.run_id, cancelled.was) == (1, "running")
+    world.pass_time(20 * SECOND)
+    assert outcomes(world, "task:1") == ["cancelled"]
+    assert open_tasks(world) == []
+
+
 def test_cancel_of_what_nobody_knows(world: World) -> None:
     """It is said."""
     answer = world.ask(lambda core: core.cancel_task(7))
