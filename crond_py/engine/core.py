@@ -549,13 +549,15 @@ class Core:
 
         Raises RequestRefusedError where it cannot be entered now; the runs are ended all the same.
         """
-        cancelled = list(pending)
-        for active in runs:
-            was = active.run.state.value
-            is_ending = self._stopper.cancel(active, _ON_REQUEST)
+        ended = [
+            (active, active.run.state.value, self._stopper.cancel(active, _ON_REQUEST))
+            for active in runs
+        ]
+        self._flush(is_urgent=True)
+        cancelled = [*pending]
+        for active, was, is_ending in ended:  # by now all of them have their ids
             kill_after = active.job.kill_after
             cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending, kill_after))
-        self._flush(is_urgent=True)
         if cancelled and not self._parts.outbox.is_empty:
             message = (
                 f"{self._ledger_trouble or 'the ledger cannot be written'}; what runs is being "

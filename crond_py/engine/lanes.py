@@ -27,7 +27,8 @@ class LaneState:
     """One lane. ``first_due`` is on the lane's scale; None: no task of it is left to take up.
 
     ``open`` counts the tasks that are left, ``waiting`` the runs that wait for their turn.
-    ``timer`` waits for ``deadline_ns``, of the monotonic clock.
+    ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
+    not tell which of its tasks are due; empty: it could.
     """
 
     lane: Lane
@@ -37,6 +38,7 @@ class LaneState:
     waiting: int = 0
     timer: Timer | None = None
     deadline_ns: int = 0
+    unread: str = ""
 
     @property
     def room(self) -> int:

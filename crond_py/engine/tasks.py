@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -41,7 +42,8 @@ class Tasks:
     """Keeps a timer for each lane, and takes up what is due.
 
     A lane is ``hungry`` when more of its tasks are to be taken up at the end of this batch of
-    events. ``unwritten`` are tasks that have moved on, which the ledger does not know yet.
+    events. ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not
+    know yet.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Tasks:
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
         self._hungry: dict[LaneState, None] = {}
-        self._unwritten: set[int] = set()
+        self._unwritten: dict[int, Task] = {}
         self._pools: frozenset[str] = frozenset()
 
     # --- start, reload, stop --------------------------------------------------------------
@@ -73,16 +75,20 @@ class Tasks:
 
     def enter(self, run: Run) -> bool:
         """Enter the job of a run that an earlier daemon has left; False where that can't be."""
-        task_id = task_id_of(run.job)
-        task = self._ledger.task(task_id) if task_id is not None else None
-        if task is None:
-            return False
         try:
+            task = self._stored(run.job)
+            if task is None:
+                return False
             self._uptake.enter(task, run.due)
         except PycronError as error:
             log.warning("task not understood", extra=fields(job=run.job, reason=str(error)))
             return False
         return True
+
+    def _stored(self, name: str) -> Task | None:
+        """Return the task whose job has that name. Raises LedgerError where it cannot be read."""
+        task_id = task_id_of(name)
+        return None if task_id is None else self._ledger.task(task_id)
 
     def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
@@ -100,8 +106,9 @@ class Tasks:
     def _lane_of(self, active: ActiveRun) -> LaneState:
         """Return the lane in which a run of an earlier daemon counts as one that waits."""
         job = active.job
-        task_id = task_id_of(job.name)
-        task = self._ledger.task(task_id) if task_id is not None else None
+        task = None
+        with suppress(LedgerError):
+            task = self._stored(job.name)
         return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
 
     def stop(self) -> None:
@@ -144,7 +151,7 @@ class Tasks:
 
         Raises LedgerError.
         """
-        task = None if task_id in self._unwritten else self._ledger.task(task_id)
+        task = self._unwritten.get(task_id) or self._ledger.task(task_id)
         if task is None or task.ended_at is not None:
             return False
         self._uptake.enter_row(task, Outcome.CANCELLED, reason)
@@ -167,17 +174,24 @@ class Tasks:
 
     @property
     def troubles(self) -> list[str]:
-        """What a person should know of: tasks that no pool of the crontab takes."""
+        """What a person should know of: tasks that no pool takes, or that cannot be read."""
         held: Counter[str] = Counter()
         for lane in self._lanes.values():
             if lane.lane.pool not in self._pools:
                 held[lane.lane.pool] += lane.open
-        return [
+        troubles = [
             f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
             f"add [pools.{pool}] with workers, or cancel them"
             for pool, number in held.items()
             if number
         ]
+        if unread := [lane for lane in self._lanes.values() if lane.unread]:
+            number = sum(lane.open for lane in unread)
+            troubles.append(
+                f"submitted tasks ({number}) wait, as nobody knows which of them are due: "
+                f"{unread[0].unread}"
+            )
+        return troubles
 
     # --- taking up ------------------------------------------------------------------------
 
@@ -198,9 +212,22 @@ class Tasks:
             try:
                 self._feed(lane)
             except LedgerError as error:
-                log.debug("it is not known which tasks are due", extra=fields(reason=str(error)))
+                self._note_unread(lane, str(error))
+                self._disarm(lane)
                 self._wait(lane, self._parts.timekeeper.after(AGAIN))
         self._attend()
+
+    def _note_unread(self, lane: LaneState, why: str) -> None:
+        """Note, and say once, that the ledger cannot tell which tasks of a lane are due."""
+        if not any(each.unread for each in self._lanes.values()):
+            log.error("it is not known which tasks are due; they wait", extra=fields(reason=why))
+        lane.unread = why
+
+    def _note_read(self, lane: LaneState) -> None:
+        if lane.unread:
+            lane.unread = ""
+            if not any(each.unread for each in self._lanes.values()):
+                log.warning("it is known again which tasks are due", extra=fields())
 
     def _feed(self, lane: LaneState) -> None:
         room = lane.room
@@ -208,6 +235,9 @@ class Tasks:
             return  # it is hungry again when there is some
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
+        self._note_read(lane)
+        if len(found) < most and not self._unwritten:
+            lane.open = len(found)  # a ledger that was damaged may have lost some
         found = [task for task in found if task.id not in self._unwritten]
         now = self._parts.timekeeper.now()
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
@@ -228,17 +258,17 @@ class Tasks:
 
     def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
         """Have a task be due then, or end it, with the claim that was just handed in."""
-        self._unwritten.add(task.id)
         if next_due is not None:
-            self._parts.outbox.write(SetTask(task.id, next_due))
+            moved = replace(task, due=next_due)
         else:
-            now = self._parts.timekeeper.now()
-            self._parts.outbox.write(SetTask(task.id, task.due, ended_at=now))
+            moved = replace(task, ended_at=self._parts.timekeeper.now())
             lane.open -= 1
+        self._unwritten[task.id] = moved
+        self._parts.outbox.write(SetTask(task.id, moved.due, moved.ended_at))
         self._parts.outbox.then(partial(self._moved_on, lane, task.id, next_due))
 
     def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
-        self._unwritten.discard(task_id)
+        self._unwritten.pop(task_id, None)
         if next_due is not None and lane.note_due(next_due):
             self._arm(lane)
 

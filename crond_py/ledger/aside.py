@@ -183,6 +183,8 @@ class Aside:
         if self._journal is None:
             raise LedgerError(self.reason)
         try:
+            if not self._journal.identity:  # there was no room for its title so far
+                self._journal.begin(self.before.identity)
             self._journal.append(self._written + 1, pack(steps), durable=durable)
         except LedgerError as error:
             raise LedgerError(f"{self.reason}; and {error}") from error

@@ -36,6 +36,8 @@ LEAST_ROOM_BYTES = 64 * 1024
 LARGEST_BYTES = 16 * 1024 * 1024
 """How far it may grow. What is in it is in memory, too."""
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 _SHARE = 8  # of the room that a disk has left no more than this part is taken beforehand
 
 BEGIN = 512
@@ -95,21 +97,25 @@ class Journal:
 
     @property
     def identity(self) -> str:
-        """The name of the ledger that it belongs to; empty where it is new."""
+        """The name of the ledger that it belongs to; empty where it has yet to be begun."""
         return self._identity
 
     def begin(self, identity: str) -> None:
         """Make it the empty journal of a ledger, and take its room. Raises LedgerError.
 
-        Where the disk has not so much to spare, it takes less.
+        Where the disk has not so much to spare, it takes less. Where its title could not be written
+        it belongs to no ledger, and takes nothing until it could.
         """
         salt = os.urandom(8).hex().encode("ascii")
         block = b"\n".join((_TITLE.rstrip(), identity.encode("ascii"), salt, b""))
+        self._identity = ""  # a write that fails leaves there nobody knows what
         try:
             _write(self._descriptor, block.ljust(2 * BEGIN, b"\0"), 0)
-            self._identity, self._salt, self._end = identity, salt, BEGIN
-            _take_room(self._descriptor)
-            os.fdatasync(self._descriptor)
+            try:
+                _take_room(self._descriptor)
+            finally:
+                os.fdatasync(self._descriptor)
+                self._identity, self._salt, self._end = identity, salt, BEGIN
         except OSError as error:
             raise _error(self._path, "cannot be begun", error) from error
 
@@ -144,8 +150,11 @@ class Journal:
     def append(self, number: int, content: bytes, *, durable: bool) -> None:
         """Add a record. Raises LedgerError where it cannot be; it is then not there.
 
-        With ``durable`` it survives a power cut, and all before it do.
+        With ``durable`` it survives a power cut, and all before it do. It must have been begun: the
+        next daemon would not know whose a record is that stands under no title.
         """
+        if not self._identity:
+            raise LedgerError(f"the journal {self._path} has not been begun")
         head = _HEAD.pack(_MARK, number, len(content), self._checksum(number, content))
         after = self._end + len(head) + len(content)
         if after > LARGEST_BYTES:
@@ -249,7 +258,7 @@ def _take_room(descriptor: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
         # Without it the journal is as good as the room that there is when it is needed.
-        if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOSPC}:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, *_NO_ROOM}:
             raise
 
 

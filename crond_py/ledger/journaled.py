@@ -6,9 +6,10 @@ goes on. About once a second the file is tried again, and once it takes writes t
 copied to it, a little at a time, in order; then all is as before. A daemon that ends meanwhile
 leaves the journal to the next one.
 
-Where the file is damaged or was deleted, another is begun in its place with what is known in
-memory: identity, cursors, open runs, the last number. A record that no ledger would ever take is
-logged and left out, so that it does not stand in the way of all that follows.
+Where the file is damaged, as a write or a question finds out, or was deleted, another is begun in
+its place with what is known in memory: identity, cursors, open runs, the last number. A record that
+no ledger would ever take is logged and left out, so that it does not stand in the way of all that
+follows.
 
 Not responsible for the files themselves (``sqlite``, ``journal``, ``salvage``), for what is
 written and asked meanwhile (``aside``), nor for the start (``opening``).
@@ -22,6 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from crond_py.errors import (
     LedgerCorruptError,
@@ -72,6 +74,9 @@ MOST_SPARED = 10_000
 
 MOST_MENDED = 3
 """How often a file is replaced: more than that is a damaged disk."""
+
+
+T = TypeVar("T")
 
 
 class JournaledLedger(Answering):
@@ -374,7 +379,8 @@ class JournaledLedger(Answering):
     @property
     def _needs_mending(self) -> bool:
         # A file that was put there by somebody else is theirs.
-        return self._damage is not None or _is_gone(self._file.path)
+        is_damaged = self._damage is not None and self._file.is_in_place
+        return is_damaged or _is_gone(self._file.path)
 
     @property
     def _is_to_be_mended(self) -> bool:
@@ -386,7 +392,8 @@ class JournaledLedger(Answering):
         self._is_mending_put_off = True
         if self._mended >= MOST_MENDED:
             raise LedgerError(f"{aside.reason}; it has been begun anew {MOST_MENDED} times")
-        now, path, damage = self._clock.now(), self._file.path, self._damage
+        now, path = self._clock.now(), self._file.path
+        damage = None if _is_gone(path) else self._damage
         if damage is not None:
             with suppress(LedgerError):
                 self._file.close()
@@ -412,8 +419,28 @@ class JournaledLedger(Answering):
         """The short random name that the ledger was given when it was begun."""
         return self._identity
 
-    def _source(self) -> Source:
+    def _answer(self, question: Callable[[Source], T]) -> T:
+        """Put a question to the file, or to what stands in for it.
+
+        Damage is often met by a question first, and no write may ever meet it. Another file is then
+        begun, as after a write, and the question is put to that.
+        """
         self._check_open()
+        try:
+            return question(self._source)
+        except LedgerCorruptError as error:
+            if self._aside is None:
+                self._begin_trouble(error)
+            else:
+                self._damage = error
+                self._aside.reason = str(error)
+            if not self._is_to_be_mended:
+                raise
+        self.settle()
+        return question(self._source)
+
+    @property
+    def _source(self) -> Source:
         return self._aside or self._file
 
     def let_pages_go(self) -> None:

@@ -71,7 +71,9 @@ def open_ledger(
                 extra=fields(file=str(path)),
             )
             mark = None
-        gap = _find_gap(mark, file, records) if mark is not None else None
+        # What the file can have by now it has, and what is not for it was set aside.
+        kept = records if reason is not None else []
+        gap = _find_gap(mark, file, kept) if mark is not None else None
         if mark is not None and gap is not None:
             troubles.append(_tell_gap(gap, path))
             if reason is None:
@@ -82,7 +84,7 @@ def open_ledger(
             clock,
             keep_hold=keep_hold,
             troubles=troubles,
-            kept=records,
+            kept=kept,
             reason=reason,
             mark=mark,
             gap=gap,
@@ -183,9 +185,9 @@ def _remains(left: _Left) -> Remains:
     return found
 
 
-def _find_gap(mark: Mark, file: SqliteLedger, records: list[Record]) -> Gap | None:
-    """Return what the ledger, with what the journal has for it, lacks of what it has promised."""
-    applied = max([file.applied, *(record.number for record in records[-1:])])
+def _find_gap(mark: Mark, file: SqliteLedger, kept: list[Record]) -> Gap | None:
+    """Return what the ledger, with what the journal keeps for it, lacks of what it has promised."""
+    applied = max([file.applied, *(record.number for record in kept[-1:])])
     if mark.promised <= file.promised and mark.applied <= applied:
         return None
     return Gap(mark.until, max(mark.last_id, file.last_id), mark.boot_id)

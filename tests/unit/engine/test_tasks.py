@@ -10,7 +10,7 @@ import pytest
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.retention import OFTEN
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale
+from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.tasks import MOST_WAITING
@@ -426,6 +426,44 @@ def test_cancel_while_it_runs(world: World) -> None:
     assert (open_tasks(world), is_alive(world, "task:1")) == ([], 0)
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_cancel_of_what_was_taken_up_in_trouble(world: World, *, is_over: bool) -> None:
+    """P6: it does not come again, whether the ledger can be written by then or only later."""
+    (handed_in,) = submit(world, new_task(world, every=5 * SECOND))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(1.2 * SECOND)
+    if is_over:
+        world.set_trouble(None)  # and the next try is yet to come
+    answer = world.ask(lambda core: core.cancel_task(1))
+    if is_over:
+        assert answer is not None
+        assert [(each.run_id, each.was) for each in answer] == [(0, "pending"), (1, "running")]
+    else:
+        assert isinstance(answer, RequestRefusedError)
+        world.set_trouble(None)
+    world.pass_time(20 * SECOND)
+    due = handed_in.task.due
+    assert [run.due for run in rows(world, "task:1")] == [due, due + 5 * SECOND]
+    assert outcomes(world, "task:1") == ["cancelled", "cancelled"]
+    assert (open_tasks(world), in_memory(world), is_alive(world, "task:1")) == ([], 0, 0)
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.open == 0
+    assert isinstance(world.ask(lambda core: core.cancel_task(1)), UnknownNameError)
+
+
+def test_cancel_of_the_last_of_a_task_in_trouble(world: World) -> None:
+    """P6: where nothing is to come only its run is cancelled, which the answer names."""
+    submit(world, new_task(world))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(1.2 * SECOND)
+    world.set_trouble(None)
+    (cancelled,) = world.ask(lambda core: core.cancel_task(1)) or []
+    assert (cancelled.run_id, cancelled.was) == (1, "running")
+    world.pass_time(20 * SECOND)
+    assert outcomes(world, "task:1") == ["cancelled"]
+    assert open_tasks(world) == []
+
+
 def test_cancel_of_what_nobody_knows(world: World) -> None:
     """It is said."""
     answer = world.ask(lambda core: core.cancel_task(7))
@@ -471,6 +509,81 @@ def test_period_goes_on_after_trouble(world: World) -> None:
     world.ledger.fail_next(LedgerError("locked"), times=2)
     world.pass_time(30 * SECOND)
     assert sum(run.count for run in rows(world, "task:1")) == 8
+
+
+def test_ledger_that_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P8: that nobody knows what is due is said once, shown, and over once it can be read."""
+    submit(world, new_task(world), new_task(world, group="bob"), new_task(world, in_=HOUR))
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    assert world.daemon is not None
+    core = world.daemon.core
+    with monkeypatch.context() as patch, caplog.at_level("WARNING"):
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(10 * SECOND)
+        (trouble,) = core.status().troubles
+        assert trouble.startswith("submitted tasks (3) wait")
+        assert trouble.endswith("the ledger cannot be read: I/O error")
+        (told,) = caplog.records
+        assert (told.levelname, told.message) == (
+            "ERROR",
+            "it is not known which tasks are due; they wait",
+        )
+    world.pass_time(2 * SECOND)
+    assert core.status().troubles == ()
+    assert outcomes(world, "task:1") == outcomes(world, "task:2") == ["succeeded"]
+    assert core.status().tasks.open == 1
+    again = [each.message for each in caplog.records if "known again" in each.message]
+    assert again == ["it is known again which tasks are due"]
+
+
+@pytest.mark.parametrize("fails_from", [0, 3])
+def test_start_where_a_task_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, fails_from: int
+) -> None:
+    """P1, P8: what of a task is open is settled, or goes on where it is known; so does the rest."""
+    lasting(world, HOUR)
+    submit(world, *[new_task(world, pool="small") for _ in range(3)])
+    submit(world, new_task(world, in_=20 * SECOND))
+    world.pass_time(5 * SECOND)
+    assert [outcomes(world, f"task:{n}") for n in (1, 2, 3)] == [
+        ["running"],
+        ["running"],
+        ["queued"],
+    ]
+    world.kill_daemon()
+    world.machine.reboot()
+    read, real = [], world.ledger.task
+
+    def fail(task_id: int) -> Task | None:
+        read.append(task_id)
+        if len(read) > fails_from:
+            raise LedgerError("the ledger cannot be read: I/O error")
+        return real(task_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "task", fail)
+        world.boot_daemon()
+    assert len(read) > fails_from
+    world.pass_time(30 * SECOND)
+    assert outcomes(world, "task:1") == outcomes(world, "task:2") == ["lost"]
+    assert outcomes(world, "task:3") == ["running" if fails_from else "cancelled"]
+    assert outcomes(world, "task:4") == ["running"]
+
+
+def test_tasks_that_a_damaged_ledger_has_lost(world: World) -> None:
+    """P8: what is not there any more is neither waited for nor counted."""
+    submit(world, new_task(world), new_task(world, in_=HOUR), new_task(world, in_=3 * SECOND))
+    for task_id in (1, 2):
+        del world.ledger._content.tasks.by_id[task_id]
+    world.pass_time(10 * SECOND)
+    assert outcomes(world, "task:3") == ["succeeded"]
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.open == 0
 
 
 def test_pool_that_is_gone(world: World) -> None:

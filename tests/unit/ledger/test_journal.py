@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
 import subprocess
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,45 @@ def test_what_failed_is_not_there(
     assert _found(file) == [(1, b"one"), (2, b"other")]
 
 
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_under_no_title_it_takes_nothing(
+    journal: Journal, file: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A beginning that failed may have left the old title, the new one, or half of it (P1)."""
+
+    def fail(*_arguments: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(LedgerError, match="cannot be begun: Input/output error"):
+            journal.begin("00000000")
+    assert journal.identity == ""
+    with pytest.raises(LedgerError, match="has not been begun"):
+        journal.append(1, b"x", durable=True)
+    journal.begin("00000000")
+    _append(journal, 1, b"x")
+    assert _found(file) == [(1, b"x")]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+def test_it_has_its_title_without_room(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Where the disk sets none aside, by a quota or a limit, it takes what there is later (P8)."""
+
+    def fail(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with closing(Journal.open(file)) as journal:
+        with suppress(LedgerError) if number == errno.EIO else nullcontext():
+            journal.begin("abcd0123")
+        assert journal.identity == "abcd0123"
+        _append(journal, 1, b"x")
+    assert _found(file) == [(1, b"x")]
+
+
 def test_it_has_a_largest_size(
     journal: Journal, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +291,8 @@ def test_it_begins_without_room(disk: Path) -> None:
     with closing(Journal.open(disk / "j")) as journal:
         with pytest.raises(LedgerError, match="cannot be begun: No space left on device"):
             journal.begin("abcd0123")
+        with pytest.raises(LedgerError, match="has not been begun"):
+            journal.append(1, b"whose?", durable=True)
         (disk / "filler").unlink()
         journal.begin("abcd0123")
         _append(journal, 1, b"x")

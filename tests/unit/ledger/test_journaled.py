@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
+from crond_py.ledger import journal as journal_module
 from crond_py.ledger import steps as steps_module
 from crond_py.ledger.aside import AT_ONCE, Aside
 from crond_py.ledger.database import load_migrations
@@ -36,15 +37,15 @@ EVERYTHING = RunQuery(limit=None)
 ENTRY = "the ledger cannot be written; what runs is kept in the journal until it can"
 EXIT = "the ledger can be written again; it has all that was kept in the journal"
 
-OpenJournaled = Callable[[], JournaledLedger]
+OpenJournaled = Callable[..., JournaledLedger]
 
 
 @pytest.fixture
 def open_journaled(path: Path, stack: ExitStack) -> OpenJournaled:
     """Open the ledger of the test as a daemon does."""
 
-    def open_() -> JournaledLedger:
-        ledger = open_ledger(path, FakeClock(at(0)))
+    def open_(at_path: Path = path) -> JournaledLedger:
+        ledger = open_ledger(at_path, FakeClock(at(0)))
         stack.callback(ledger.close)
         return ledger
 
@@ -305,6 +306,42 @@ def test_the_next_daemon_takes_over(path: Path, open_journaled: OpenJournaled) -
     assert (after.runs(EVERYTHING), after.open_runs()) == before
     assert [run.id for run in after.open_runs()] == [second]
     assert enter(after, claim("c")) == [3]
+
+
+@pytest.mark.parametrize("written", [0, 30])
+@pytest.mark.parametrize("when", ["start", "end of trouble"])
+def test_what_comes_to_a_journal_without_a_title_is_kept(
+    path: Path,
+    open_journaled: OpenJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    written: int,
+) -> None:
+    """Whose a record is can be read, also where there was no room for that at first (P1, P2)."""
+
+    def fill(descriptor: int, content: bytes, place: int) -> None:
+        os.pwrite(descriptor, content[:written], place)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        if when == "start":
+            patch.setattr(journal_module, "_write", fill)
+        ledger = open_journaled()
+        if when == "end of trouble":
+            with _locked(path):
+                enter(ledger, claim("before"))
+            patch.setattr(journal_module, "_write", fill)
+            _settle(ledger)
+    with _locked(path):
+        (run_id,) = enter(ledger, attempted("a"))
+        ledger.write([finish(run_id, at(1))], durable=True)
+        after_kill = Path(shutil.copytree(path.parent, path.parent / "killed")) / path.name
+    after = open_journaled(after_kill)
+    run = after.run(run_id)
+    assert run is not None
+    assert (run.job, run.outcome) == ("a", Outcome.SUCCEEDED)
+    assert after.gap is None
+    assert after.write([attempted("a")], durable=True) == [None]
 
 
 def test_a_journal_of_another_ledger_is_set_aside(

@@ -151,7 +151,7 @@ def test_an_old_copy_put_in_its_place_is_noticed(
 def test_records_lost_with_the_journal_are_noticed(
     path: Path, killed: Killed, open_journaled: OpenJournaled
 ) -> None:
-    """What only the journal had, and has no more, counts as any other loss (P2)."""
+    """What only the journal had counts as any other loss where it is gone, or set aside (P2)."""
     ledger = open_journaled(path)
     enter(ledger, attempted("a"))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -159,11 +159,16 @@ def test_records_lost_with_the_journal_are_noticed(
         enter(ledger, attempted("b"))
         after_kill = killed("killed")
         sound = killed("sound")
+        foreign = killed("foreign")
     assert open_journaled(sound).gap is None
+    whole = journal_file(foreign).read_bytes()
+    journal_file(foreign).write_bytes(whole.replace(ledger.identity.encode(), b"00000000", 1))
     journal_file(after_kill).unlink()
-    after = open_journaled(after_kill)
-    assert after.gap == Gap(NOW, 2, "boot")
-    assert enter(after, claim("c")) == [3]
+    for each in (after_kill, foreign):
+        after = open_journaled(each)
+        assert after.gap == Gap(NOW, 2, "boot")
+        assert enter(after, claim("c")) == [3]
+    assert list(foreign.parent.glob("ledger.journal.foreign-*"))
 
 
 def test_begun_anew_while_it_was_open_it_has_no_gap(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sqlite3
 import zlib
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from crond_py.errors import LedgerCorruptError
+from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger import journaled as journaled_module
 from crond_py.ledger import salvage as salvage_module
+from crond_py.ledger import sqlite as sqlite_module
 from crond_py.ledger.journaled import JournaledLedger
 from crond_py.ledger.known import Known, RecentMoves
 from crond_py.ledger.mark import Mark, mark_file, read_mark
@@ -21,7 +23,7 @@ from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.spare import spare_file
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cursor, Lane, Scale, Task
-from crond_py.ports import Gap, Ledger, LedgerReader, SetCursor, SetTask, TaskQuery
+from crond_py.ports import Gap, Ledger, LedgerReader, RunQuery, SetCursor, SetTask, TaskQuery
 from tests.support.clock import FakeClock
 from tests.support.ledgers import LANE, T0, at, attempted, claim, enter, finish, hand_in, new_task
 
@@ -226,6 +228,149 @@ def test_damage_that_shows_later_costs_no_task(
     assert len(ledger.troubles) == 1
     ledger.close()
     assert _tasks(open_journaled(path)) == expected
+
+
+QUESTIONS: dict[str, Callable[[LedgerReader], object]] = {
+    "run": lambda ledger: ledger.run(7),
+    "runs": lambda ledger: ledger.runs(RunQuery()),
+    "open_runs": lambda ledger: ledger.open_runs(),
+    "cursors": lambda ledger: ledger.cursors(),
+    "last_runs": lambda ledger: ledger.last_runs(),
+    "task": lambda ledger: ledger.task(2),
+    "tasks": lambda ledger: ledger.tasks(TaskQuery(limit=3)),
+    "lanes": lambda ledger: ledger.lanes(),
+    "tasks_due": lambda ledger: ledger.tasks_due(LANE, after=None, until=None, limit=9),
+}
+
+
+FROM_MEMORY = {"open_runs", "cursors"}
+"""What is not asked of the file while it takes nothing."""
+
+
+def test_every_question_is_among_these() -> None:
+    """A question that comes to the ledger later is tried with damage, too."""
+    asked = {name for name, of in vars(LedgerReader).items() if inspect.isfunction(of)}
+    assert {name for name in asked if not name.startswith("_")} - {"close"} == set(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("question", "in_trouble"),
+    [
+        *((question, False) for question in QUESTIONS),
+        *((question, True) for question in QUESTIONS if question not in FROM_MEMORY),
+    ],
+)
+def test_damage_that_a_question_meets_is_mended(
+    path: Path,
+    open_journaled: OpenJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    *,
+    in_trouble: bool,
+) -> None:
+    """Nothing need be written for it: the answer is a fresh file's, which has all there is (P8)."""
+    ledger = open_journaled(path)
+    expected = _fill(ledger)
+    with ExitStack() as stack:
+        if in_trouble:
+            other = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+            other.execute("BEGIN IMMEDIATE")
+            ledger.write([SetTask(2, at(70))], durable=True)
+            expected[2] = ledger.task(2)
+        before = QUESTIONS[question](ledger)
+        _damage(ledger, monkeypatch, question)
+        assert QUESTIONS[question](ledger) == before
+    assert ledger.settles_in is None
+    assert len(ledger.troubles) == 1
+    assert len(list(path.parent.glob("*.damaged-*Z"))) == 1
+    assert _tasks(ledger) == expected
+    _check_lanes(ledger)
+    ledger.close()
+    assert _tasks(open_journaled(path)) == expected
+
+
+@pytest.mark.parametrize("when", ["before the start", "while it runs"])
+def test_a_page_that_only_a_question_meets(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """What a page of tasks has taken is told, and all the others go on (P1, P8)."""
+    monkeypatch.setattr(sqlite_module, "_CHECKED_BYTES", 0)  # as if it were a large one
+    ledger = open_journaled(path)
+    expected = _fill(ledger)
+    if when == "before the start":
+        ledger.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _, leaves = _pages_of(path, "tasks")
+        _ruin_page(path, leaves[0])
+        # Another program's change has a daemon read anew what it has in memory.
+        other.execute("UPDATE meta SET created_at = created_at + 1")
+    if when == "before the start":
+        ledger = open_journaled(path)
+    ledger.write([SetCursor(Cursor("a", "f", 0, T0, at(1)))], durable=True)
+    assert list(ledger.troubles) == []
+    assert ledger.tasks_due(LANE, after=None, until=None, limit=999)
+    (trouble,) = ledger.troubles
+    assert "tasks that could not be read" in trouble
+    found = _tasks(ledger)
+    assert len(expected) * (1 - 2 / len(leaves)) < len(found) < len(expected)
+    assert found.items() <= expected.items()
+    _check_lanes(ledger)
+    assert ledger.cursors()["a"].accounted_until == at(1)
+
+
+def test_damage_that_cannot_be_mended_yet(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file is tried about once a second, not with each question, until there is one."""
+    ledger = open_journaled(path)
+    expected = _fill(ledger)
+    tried: list[int] = []
+
+    def fail(*_arguments: object, **_more: object) -> None:
+        tried.append(len(tried))
+        raise LedgerError("disk full")
+
+    def ruined(*_arguments: object) -> None:
+        raise LedgerCorruptError("a page makes no sense")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journaled_module, "begin_in_place", fail)
+        patch.setattr(SqliteLedger, "task", ruined)
+        for _ in range(5):
+            with pytest.raises(LedgerCorruptError):
+                ledger.task(2)
+        assert (len(tried), ledger.settles_in) == (1, journaled_module.TRY_EVERY)
+        enter(ledger, claim("b"))
+        ledger.settle()
+        assert len(tried) == 2
+    ledger.settle()
+    assert ledger.settles_in is None
+    assert ledger.task(2) == expected[2]
+    assert [run.job for run in ledger.open_runs()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_damage_in_a_file_that_is_elsewhere(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """Nobody else's file is set aside for it; where there is none, tasks are carried over (P8)."""
+    ledger = open_journaled(path)
+    expected = _fill(ledger)
+    path.unlink()
+    _damage(ledger, monkeypatch, "task")
+    if is_replaced:
+        path.write_bytes(b"somebody else's")
+        with pytest.raises(LedgerCorruptError):
+            ledger.task(2)
+        ledger.settle()
+        assert path.read_bytes() == b"somebody else's"
+    else:
+        assert ledger.task(2) == expected[2]
+        assert {task.id: task for task in ledger.tasks(TaskQuery(limit=None))} == expected
+        assert read_mark(path) is not None
+        assert list(ledger.troubles) == []
+    assert not list(path.parent.glob("*.damaged-*"))
 
 
 def test_what_was_taken_up_is_not_taken_up_again(
