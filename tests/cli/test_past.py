@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from crond_py.cli.jobs import doing
+from crond_py.clock import SystemClock
 from crond_py.control.protocol import JobView
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
@@ -192,6 +193,55 @@ def test_history_can_be_narrowed(
     """By job, number, outcome and time: from the one instant until before the other."""
     found = json.loads(pycron("history", "--json", *arguments, env=env).stdout)
     assert [run["run"] for run in found] == runs
+
+
+def write_runs(state_dir: Path, *claims: Claim) -> None:
+    """Write runs behind those that are in the ledger."""
+    ledger = SqliteLedger.open(state_dir / "ledger.sqlite", now=T)
+    ledger.write(claims, durable=True)
+    ledger.close()
+
+
+def settled(job: str, due: datetime, outcome: Outcome) -> Claim:
+    """Return a run that is over, whenever it is due."""
+    return Claim(job, 0, due, Cause.SCHEDULE, State.DONE, T, outcome=outcome)
+
+
+def test_what_is_to_come_does_not_stay_on_top(env: dict[str, str], tmp_path: Path) -> None:
+    """A task for a far day that was cancelled is shown by its name or with --until; what runs is.
+
+    So are rows that were claimed a little ahead of their instant.
+    """
+    far = T + timedelta(days=36500)
+    write_runs(
+        tmp_path / "state",
+        *(settled(f"task:{number}", far, Outcome.CANCELLED) for number in (1, 2, 3)),
+        Claim("backup", 0, far, Cause.SCHEDULE, State.RUNNING, T,
+              attempt=Attempt(1, begun_at=T)),
+        settled("task:4", SystemClock().now() + timedelta(milliseconds=400), Outcome.SUCCEEDED),
+    )  # fmt: skip
+
+    def runs(*arguments: str) -> list[int]:
+        return [run["run"] for run in json.loads(pycron("history", "--json", *arguments,
+                                                        env=env).stdout)]  # fmt: skip
+
+    assert runs() == [9, 10, 5, 4, 3, 2, 1]
+    assert runs("-n", "3") == [9, 10, 5]
+    assert runs("--outcome", "cancelled") == []
+    assert runs("task:2") == [7]
+    assert runs("--until", "2200-01-01", "-n", "2") == [9, 8]
+    assert runs("--since", "2100-01-01") == [9, 8, 7, 6]
+
+
+def test_what_a_clock_that_was_set_back_hides_is_told_of(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """P1: runs that began by a clock that was ahead are not left out in silence."""
+    write_runs(tmp_path / "state", settled("backup", T + timedelta(days=36500), Outcome.SUCCEEDED))
+    done = pycron("history", env=env)
+    assert done.stdout.splitlines() == HISTORY
+    assert "the clock was set back" in done.stderr
+    assert "the clock was set back" not in pycron("history", "backup", env=env).stderr
 
 
 def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
