@@ -16,6 +16,7 @@ from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_o
 from crond_py.cli.records import late_by, run_record, standing, took
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, parse_instant, span_text, system_zone
+from crond_py.cli.unwatched import note_if_unwatched
 from crond_py.clock import SystemClock
 from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.errors import UnknownNameError, UsageError
@@ -92,6 +93,7 @@ def command(
         one = ledger.run(int(job or 0)) if ledger and is_number else None
     if ledger is None:
         say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
+    note_if_unwatched(places, [one] if one is not None else runs)
     if one is not None:
         _show_one(one, as_json=as_json)
         return

@@ -168,9 +168,13 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The daemon has begun to stop; it is gone when process ``pid`` is."""
+    """The daemon has begun to stop; it is gone when process ``pid`` is.
+
+    It waits for runs for ``limit`` at most, or None: as long as they take, and then ends them.
+    """
 
     pid: int
+    limit: timedelta | None = None
 
 
 # --- requests ---------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ RUN  JOB     DUE                         LATE  TOOK  TRIES  CAUSE     OUTCOME   
   5  report  2026-03-01 23:40:00+00:00    0ms            1  schedule  running
   4  backup  2026-03-01 22:00:00+00:00                      schedule  skipped    {skipped}
   3  backup  2026-03-01 12:20:00+00:00                      schedule  missed     {missed}
-  2  report  2026-03-01 12:10:00+00:00  1h 5m    1m      2  catch_up  failed     killed by SIGKILL
+  2  report  2026-03-01 12:10:00+00:00  1h 5m    2m      2  catch_up  failed     killed by SIGKILL
   1  backup  2026-03-01 12:00:00+00:00    5ms    2m      1  schedule  succeeded
 """.format(
     skipped="overlap: run 1 is running",
@@ -131,6 +131,20 @@ def test_history_tells_every_run_newest_first(env: dict[str, str]) -> None:
     assert pycron("history", env=env).stdout.splitlines() == HISTORY
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["5"], ["report"], ["5", "--json"]])
+def test_that_nobody_watches_what_runs_is_said(arguments: list[str], env: dict[str, str]) -> None:
+    """P1: of a daemon that was killed, what it had running is not told as running and no more."""
+    done = pycron("history", *arguments, env=env)
+    assert done.stderr.startswith("pycron: no daemon is running: what has no outcome is shown as ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["backup"], ["1"], ["--outcome", "failed"]])
+def test_what_is_over_needs_nobody_to_watch_it(arguments: list[str], env: dict[str, str]) -> None:
+    """Where all that is shown has its outcome nothing is said of the daemon."""
+    assert pycron("history", *arguments, env=env).stderr == ""
+
+
 def test_history_for_programs(env: dict[str, str]) -> None:
     """The keys of a run are as documented, instants in UTC, spans in seconds."""
     found = json.loads(pycron("history", "--json", env={**env, "TZ": "Asia/Tokyo"}).stdout)
@@ -155,6 +169,7 @@ def test_history_for_programs(env: dict[str, str]) -> None:
         "attempts": [],
     }
     assert found[4]["late_seconds"] == 0.005
+    assert [run["took_seconds"] for run in found] == [None, None, None, 120, 119.995]
     assert found[4]["attempts"] == [
         {
             "attempt": 1,
@@ -252,11 +267,11 @@ def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
 
 def test_a_bad_zone_of_the_environment_is_told_once(env: dict[str, str]) -> None:
     """A TZ that names no zone is not UTC in silence: one warning, and the zone that counts."""
-    done = pycron("history", env={**env, "TZ": "Europe/Berln"})
+    done = pycron("history", "backup", env={**env, "TZ": "Europe/Berln"})
     assert done.stderr.count("\n") == 1
     assert "TZ='Europe/Berln' in the environment names no time zone" in done.stderr
     for good in ("Europe/Berlin", "", ":UTC"):
-        assert pycron("history", env={**env, "TZ": good}).stderr == ""
+        assert pycron("history", "backup", env={**env, "TZ": good}).stderr == ""
 
 
 def test_history_on_a_narrow_terminal(env: dict[str, str]) -> None:
@@ -493,6 +508,7 @@ def test_history_of_one_run(env: dict[str, str]) -> None:
     assert shown.startswith("run 2 of report: failed\n")
     assert "  due        2026-03-01 12:10:00+00:00 (catch up)\n" in shown
     assert shown.count("  attempt ") == 2
+    assert "  took       2m in all attempts together\n" in shown
     assert "signal 9 (SIGKILL)" in shown
     (record,) = json.loads(pycron("history", "2", "--json", env=env).stdout)
     assert (record["run"], len(record["attempts"])) == (2, 2)
