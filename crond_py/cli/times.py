@@ -64,18 +64,26 @@ def local_text(instant: datetime, zone: tzinfo | None = None) -> str:
     return instant.astimezone(zone or system_zone()).isoformat(" ", "seconds")
 
 
-def brief_text(instant: datetime, now: datetime, zone: tzinfo | None = None) -> str:
+def brief_text(
+    instant: datetime, now: datetime, zone: tzinfo | None = None, *, is_zone_told: bool = False
+) -> str:
     """Return the same where there is little room: without what goes without saying.
 
     That is the year of ``now``, seconds that are none, and the offset, unless the clocks of the
-    zone show this reading twice.
+    zone show this reading twice, or those of this machine show another; ``is_zone_told``: which
+    zone it is stands beside it.
     """
     local = instant.astimezone(zone or system_zone())
     text = local.replace(tzinfo=None).isoformat(" ", "seconds" if local.second else "minutes")
     if local.year == now.astimezone(local.tzinfo).year:
         text = text.partition("-")[2]
     comes_twice = local.replace(fold=1).utcoffset() != local.replace(fold=0).utcoffset()
-    return text + local.isoformat()[-6:] if comes_twice else text
+    is_elsewhere = (
+        zone is not None
+        and not is_zone_told
+        and local.utcoffset() != instant.astimezone(system_zone()).utcoffset()
+    )
+    return text + local.isoformat()[-6:] if comes_twice or is_elsewhere else text
 
 
 def zone_of(name: str) -> ZoneInfo:

@@ -102,7 +102,25 @@ def test_local_text_has_the_offset() -> None:
 )
 def test_a_brief_instant_leaves_out_what_goes_without_saying(instant: str, text: str) -> None:
     """The present year, no seconds, and the offset unless the reading comes twice."""
-    assert brief_text(datetime.fromisoformat(instant), NOW, BERLIN) == text
+    shown = brief_text(datetime.fromisoformat(instant), NOW, BERLIN, is_zone_told=True)
+    assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("Europe/Berlin", "07-01 14:00"),
+        ("Europe/Paris", "07-01 14:00"),
+        ("UTC", "07-01 14:00+02:00"),
+        ("Africa/Lagos", "07-01 14:00+02:00"),
+    ],
+)
+def test_an_instant_of_another_zone_keeps_its_offset(
+    host: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is read as one of this machine, whose clocks show another time then."""
+    monkeypatch.setenv("TZ", host)
+    assert brief_text(datetime(2026, 7, 1, 12, tzinfo=UTC), NOW, BERLIN) == text
 
 
 @pytest.mark.parametrize(
