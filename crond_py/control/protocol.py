@@ -118,13 +118,16 @@ class CancelList:
 class SubmittedTask:
     """A task that is stored; not new where its submitter had used its key before.
 
-    ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs.
+    ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs. Of one
+    that is not new, ``differs`` are the keys that were handed in with other values this time: it
+    stays as it is.
     """
 
     id: int
     job: str
     due: datetime
     is_new: bool
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
