@@ -16,7 +16,7 @@ from crond_py.crontab.model import Crontab, Job
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 from crond_py.runner.envfile import parse_env_file
-from crond_py.runner.setting import RESERVED
+from crond_py.runner.environment import RESERVED
 
 _MOST_NAMED: Final = 3
 _LARGEST_READ: Final = 1 << 20

@@ -65,7 +65,8 @@ def _attempt(attempt: Attempt) -> Iterator[tuple[str, str]]:
         yield "  started", text + (f", process {attempt.pid}" if attempt.pid else "")
     if attempt.reason:
         yield "  reason", printable_line(attempt.reason)
-    if attempt.output:
+    could_not_start = attempt.outcome is not None and attempt.started_at is None
+    if attempt.output and not could_not_start:
         yield "  output", printable_line(attempt.output)
 
 

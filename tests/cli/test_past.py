@@ -452,6 +452,37 @@ def test_following_without_a_daemon_shows_what_there_is(
     assert "no daemon is running" in done.stderr
 
 
+def test_a_run_that_has_printed_nothing_is_told_as_such(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """On standard error, so that nobody waits for what does not come; --tail 0 asks for nothing."""
+    write_output(tmp_path / "state", "backup", 1, 1, b"")
+    done = pycron("logs", "1", env=env)
+    assert (done.stdout, done.stderr) == ("", "pycron: run 1 of backup has printed nothing\n")
+    write_output(tmp_path / "state", "report", 2, 2, b"")
+    told = "pycron: run 2 of report, attempt 2, has printed nothing\n"
+    assert pycron("logs", "2", env=env).stderr == told
+    write_output(tmp_path / "state", "report", 5, 1, b"")
+    told = "pycron: run 5 of report has printed nothing yet\n"
+    assert pycron("logs", "5", "--raw", env=env).stderr == told
+
+
+def test_a_run_that_could_not_start_has_no_output(env: dict[str, str], tmp_path: Path) -> None:
+    """No file is named that was never made; of a run that started it is."""
+    unstarted = Attempt(
+        1, T, outcome=Outcome.FAILED, reason="no such file or directory: backup", output="/x/y.log"
+    )
+    write_runs(
+        tmp_path / "state",
+        Claim("backup", 0, minutes(800), Cause.SCHEDULE, State.DONE, T,
+              outcome=Outcome.FAILED, attempt=unstarted),
+    )  # fmt: skip
+    shown = pycron("history", "6", env=env).stdout
+    assert "    reason   no such file or directory: backup\n" in shown
+    assert "/x/y.log" not in shown
+    assert "    output   as the daemon noted it\n" in pycron("history", "1", env=env).stdout
+
+
 # --- list ---------------------------------------------------------------------------------------
 
 
