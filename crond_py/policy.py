@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
-from signal import Signals
+from signal import SIGKILL, Signals
 from typing import Protocol
 
 from crond_py.dataclass import dataclass
@@ -23,6 +23,7 @@ from crond_py.model import (
     Exit,
     Failure,
     Leftovers,
+    Limits,
     Missed,
     OnCrash,
     Outcome,
@@ -30,6 +31,7 @@ from crond_py.model import (
     Retry,
     State,
 )
+from crond_py.schedule import format_duration
 
 TICK = timedelta(microseconds=1)
 """The resolution of every instant in the project."""
@@ -272,16 +274,39 @@ def advance(cursor: Cursor, due: datetime) -> Cursor:
 
 # --- how an attempt ended -----------------------------------------------------------------------
 
+_BY_SIGNAL = 128  # what a shell adds to the number of a signal, see sh(1)
+_NEAR_LIMIT = 0.75
 
-def judge_exit(exit_: Exit, success_codes: frozenset[int]) -> tuple[Outcome, str]:
-    """Say whether a process that ended by itself succeeded, and if not, why in words."""
+
+def judge_exit(
+    exit_: Exit, success_codes: frozenset[int], limits: Limits = Limits()
+) -> tuple[Outcome, str]:
+    """Say whether a process that ended by itself succeeded, and if not, why in words.
+
+    A limit on CPU time is named where it is probably what has killed the process.
+    """
     if exit_.code is not None:
         if exit_.code in success_codes:
             return Outcome.SUCCEEDED, ""
-        return Outcome.FAILED, f"exit status {exit_.code}"
+        return Outcome.FAILED, f"exit status {exit_.code}{_limit_text(exit_, limits)}"
     if exit_.signal is not None:
-        return Outcome.FAILED, f"ended by signal {_signal_text(exit_.signal)}"
+        signal = _signal_text(exit_.signal)
+        return Outcome.FAILED, f"ended by signal {signal}{_limit_text(exit_, limits)}"
     return Outcome.LOST, "ended while pycron could not see its exit status"
+
+
+def _limit_text(exit_: Exit, limits: Limits) -> str:
+    """Name the limit on CPU time where a process was killed near it, see getrlimit(2).
+
+    A shell that runs a command tells its signal by an exit status. The kernel goes by the ticks of
+    the clock there, and wait4(2) tells what was really used: up to a quarter less, on a machine
+    that others use, too.
+    """
+    was_killed = SIGKILL in {exit_.signal, (exit_.code or 0) - _BY_SIGNAL}
+    if not was_killed or limits.cpu is None or exit_.cpu is None:
+        return ""
+    is_near = exit_.cpu >= limits.cpu * _NEAR_LIMIT
+    return f", probably by limits.cpu ({format_duration(limits.cpu)})" if is_near else ""
 
 
 def _signal_text(number: int) -> str:

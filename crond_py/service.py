@@ -373,6 +373,11 @@ class Service:
         """What lasts and is not as it should be, around the engine."""
         return (self._refusal,) if self._refusal else ()
 
+    @property
+    def stop_timeout(self) -> timedelta | None:
+        """How long a stop waits for runs before it ends them; None: as long as they take."""
+        return self._options.stop_timeout
+
     def reload(self) -> Reloaded:
         """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
         with self._reload_lock:

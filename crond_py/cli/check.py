@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import typer
 
 from crond_py.cli import say
+from crond_py.cli.absent import absent, listed
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
 from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
@@ -23,8 +24,6 @@ from crond_py.errors import CrontabError, UsageError
 from crond_py.model import Missed
 from crond_py.schedule import system_timezone
 
-_MOST_NAMED: Final = 3
-
 EXAMPLES = ("pycron check", "pycron check ./crontab.toml")
 
 
@@ -33,6 +32,7 @@ def command(
 ) -> None:
     """Check a crontab; tell every fault with its line.
 
+    What is good but may not be meant, or what this machine lacks for it, is told as a warning.
     The exit code is 0 if it is good and 78 if it is not.
     """
     if crontab and crontab_option and crontab != crontab_option:
@@ -50,6 +50,7 @@ def command(
         *_open_files(loaded),
         *_zone(loaded),
         *_users(loaded),
+        *absent(loaded),
         *_past_jobs(loaded, now),
         *_waiting_for_nobody(loaded),
     ]
@@ -91,7 +92,7 @@ def _zone(crontab: CrontabModel) -> list[str]:
 def _users(crontab: CrontabModel) -> Iterator[str]:
     """Name the jobs that a daemon of this user, on this machine, could not run as their own."""
     for user, jobs in _jobs_by_user(crontab).items():
-        what = f"{jobs[0].source}: user {user} of {_listed([job.name for job in jobs])}"
+        what = f"{jobs[0].source}: user {user} of {listed([job.name for job in jobs])}"
         uid = _uid_of(user)
         if uid is None:
             yield f"{what}: there is no such user on this machine"
@@ -113,11 +114,6 @@ def _uid_of(user: str) -> int | None:
         return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
     except KeyError:
         return None
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
 
 
 def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:

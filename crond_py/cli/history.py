@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,16 +16,21 @@ from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_o
 from crond_py.cli.records import late_by, run_record, standing, took
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, parse_instant, span_text, system_zone
+from crond_py.cli.unwatched import note_if_unwatched
 from crond_py.clock import SystemClock
+from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.errors import UnknownNameError, UsageError
-from crond_py.model import Outcome, Run
-from crond_py.ports import RunQuery
+from crond_py.model import Outcome, Run, State
+from crond_py.ports import LedgerReader, RunQuery
 
 EXAMPLES = (
     "pycron history",
     "pycron history backup --since 7d --outcome failed",
     "pycron history 4711",
 )
+
+_BEGUN: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST})
+"""The outcomes of what was started: where its instant is to come, the clock was set back."""
 
 
 def command(
@@ -67,6 +73,8 @@ def command(
 
     The newest comes first. Instants are shown in the zone of this machine. A row may stand for a
     stretch of missed occurrences; it then tells how many they are and when the last was due.
+    What is still to come, such as a task that was cancelled before its time, is shown of a job or
+    task that is named, or with --until.
     """
     if number < 0:
         raise UsageError(f"-n takes the number of runs to show, not {number}")
@@ -80,11 +88,12 @@ def command(
     )
     places = places_of(crontab, state_dir)
     with reading(places, tells_lack=True) as ledger:
-        runs = ledger.runs(query) if ledger else []
+        runs = _chosen(ledger, query, now) if ledger else []
         is_number = job is not None and not runs and is_run_id(job)
         one = ledger.run(int(job or 0)) if ledger and is_number else None
     if ledger is None:
         say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
+    note_if_unwatched(places, [one] if one is not None else runs)
     if one is not None:
         _show_one(one, as_json=as_json)
         return
@@ -101,6 +110,32 @@ def command(
         show(runs_table(runs, now))
     else:
         say.note("no runs")
+
+
+def _chosen(ledger: LedgerReader, query: RunQuery, now: datetime) -> list[Run]:
+    """Return the runs that are asked for.
+
+    Where nobody asks for a job or for a time that is to come, rows of instants that are still to
+    come are left out, but for what is running: a task for next year that was cancelled would
+    otherwise be the newest until then.
+    """
+    is_about_what_comes = query.until is not None or (query.since or now) > now
+    if query.job is not None or is_about_what_comes:
+        return ledger.runs(query)
+    bound = now + LONGEST_AHEAD
+    past = ledger.runs(replace(query, until=bound))
+    coming = replace(query, since=bound)
+    running: list[Run] = []
+    if not query.outcomes:
+        open_runs = ledger.runs(replace(coming, states=frozenset({State.RUNNING})))
+        running = [run for run in open_runs if run.due >= bound]
+    elsewhere = replace(coming, outcomes=(query.outcomes or _BEGUN) & _BEGUN, limit=1)
+    if elsewhere.outcomes and any(run.due >= bound for run in ledger.runs(elsewhere)):
+        say.note(
+            "the clock was set back: of what ran before, that which was due later than now is"
+            " shown with --until"
+        )
+    return [*running, *past][: query.limit]
 
 
 def _show_one(run: Run, *, as_json: bool) -> None:

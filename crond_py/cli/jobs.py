@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
@@ -26,6 +27,9 @@ from crond_py.policy import next_unaccounted
 from crond_py.timetable import first_baseline, schedule_of
 
 EXAMPLES = ("pycron list", "pycron list --json | jq -r '.[] | select(.enabled) | .job'")
+
+_LEAST_SCHEDULE: Final = 16
+"""To so many columns of the terminal a schedule is cut before its column is left out."""
 
 
 def command(*, crontab: Crontab = None, state_dir: StateDir = None, as_json: Json = False) -> None:
@@ -116,7 +120,7 @@ def _table(listed: JobList) -> Table:
     table = Table(
         [
             Column("JOB"),
-            Column("SCHEDULE", drop=3),
+            Column("SCHEDULE", drop=3, least=_LEAST_SCHEDULE),
             Column("NEXT DUE"),
             Column("IN", drop=2, is_right=True),
             Column("LATE", drop=4, is_right=True),

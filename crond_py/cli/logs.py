@@ -88,12 +88,20 @@ def command(
     for number in chosen:
         if len(chosen) > 1:
             say.out(f"--- run {run.id} of {run.job}, attempt {number} ---")
-        found = run.attempts[number - 1] if number <= len(run.attempts) else None
-        if found is not None and found.outcome is not None and found.started_at is None:
-            say.note(f"attempt {number} of run {run.id} has printed nothing: {found.reason}")
-            continue
-        if not _show(output_path(places.state_dir, run.job, run.id, number), tail, is_raw=raw):
-            say.note(_why_no_file(run, found))
+        _show_attempt(places, run, number, tail, is_raw=raw)
+
+
+def _show_attempt(places: Places, run: Run, number: int, tail: int | None, *, is_raw: bool) -> None:
+    """Write what an attempt has printed; a note says why that is nothing."""
+    found = run.attempts[number - 1] if number <= len(run.attempts) else None
+    if found is not None and found.outcome is not None and found.started_at is None:
+        say.note(f"attempt {number} of run {run.id} has printed nothing: {found.reason}")
+        return
+    path = output_path(places.state_dir, run.job, run.id, number)
+    if not _show(path, tail, is_raw=is_raw):
+        say.note(_why_no_file(run, found))
+    elif _is_empty(path):
+        say.note(_nothing_printed(run, found))
 
 
 def _why_not(run: Run) -> str:
@@ -137,6 +145,19 @@ def _show(path: Path, tail: int | None, *, is_raw: bool) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except OSError:  # it has been let go meanwhile
+        return False
+
+
+def _nothing_printed(run: Run, attempt: Attempt | None) -> str:
+    of_attempt = f", attempt {attempt.number}," if attempt and len(run.attempts) > 1 else ""
+    is_over = attempt is not None and attempt.outcome is not None
+    return f"run {run.id} of {run.job}{of_attempt} has printed nothing{'' if is_over else ' yet'}"
 
 
 def _reading(path: Path, pieces: Iterable[_Piece]) -> Iterator[_Piece]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from signal import Signals
 
 from crond_py.cli import say
-from crond_py.cli.records import standing
+from crond_py.cli.records import standing, took
 from crond_py.cli.times import local_text, span_text
 from crond_py.model import Attempt, Exit, Lag, Run
 from crond_py.printable import printable_line
@@ -35,6 +35,8 @@ def _lines(run: Run) -> Iterator[tuple[str, str]]:
         yield "retry at", local_text(run.retry_at)
     if run.finished_at is not None:
         yield "finished", local_text(run.finished_at)
+    if len(run.attempts) > 1 and (span := took(run)) is not None:
+        yield "took", f"{span_text(span)} in all attempts together"
     if run.reason:
         yield "reason", printable_line(run.reason)
 
@@ -63,7 +65,8 @@ def _attempt(attempt: Attempt) -> Iterator[tuple[str, str]]:
         yield "  started", text + (f", process {attempt.pid}" if attempt.pid else "")
     if attempt.reason:
         yield "  reason", printable_line(attempt.reason)
-    if attempt.output:
+    could_not_start = attempt.outcome is not None and attempt.started_at is None
+    if attempt.output and not could_not_start:
         yield "  output", printable_line(attempt.output)
 
 

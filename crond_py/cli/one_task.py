@@ -156,6 +156,7 @@ def submitted_record(stored: SubmittedTask) -> dict[str, Any]:
         "job": stored.job,
         "due": instant_text(stored.due),
         "new": stored.is_new,
+        "differs": list(stored.differs),
     }
 
 
@@ -164,7 +165,9 @@ def _sentence(stored: SubmittedTask, every: str | None) -> str:
     due = f"{local_text(stored.due)} ({relative_text(stored.due, now)})"
     if not stored.is_new:
         is_due = "is due" if stored.due > now else "was due"
-        return f"{stored.job} was submitted with this key before; it {is_due} {due}"
+        kept = f", with another {' and '.join(stored.differs)}, and is kept as it was"
+        before = f"{stored.job} was submitted with this key before{kept if stored.differs else ''}"
+        return f"{before}; it {is_due} {due}"
     if every is not None:
         return f"{stored.job} is due every {every}, first {due}"
     return f"{stored.job} is due {due}"

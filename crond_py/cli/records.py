@@ -28,11 +28,19 @@ def late_by(run: Run) -> timedelta | None:
 
 
 def took(run: Run) -> timedelta | None:
-    """Return how long the last attempt took; None where it has not ended or nobody knows."""
-    last = run.attempts[-1] if run.attempts else None
-    if last is None or last.started_at is None or last.finished_at is None:
-        return None
-    return last.finished_at - last.started_at
+    """Return how long all attempts took together; None where one has not ended or nobody knows.
+
+    What lies between them does not count, nor do attempts that could not be started.
+    """
+    spans = []
+    for attempt in run.attempts:
+        could_not_start = attempt.started_at is None and attempt.outcome is not None
+        if could_not_start:
+            continue
+        if attempt.started_at is None or attempt.finished_at is None:
+            return None
+        spans.append(attempt.finished_at - attempt.started_at)
+    return sum(spans, timedelta(0)) if spans else None
 
 
 def standing(run: Run) -> str:

@@ -1,9 +1,9 @@
 """How tables look: aligned text for a pipe, colour and the width of the window for a person.
 
 A pipe gets every column, every character, and one line for each row, whatever the width. A
-terminal gets what fits: what has a brief form is brief, less important columns are left out, a
-remark that has no room beside its row goes below it, and nothing that names a job or an instant is
-ever cut. No cell is trusted: control characters come out visible.
+terminal gets what fits: what has a brief form is brief, text that may be cut is cut, less important
+columns are left out, a remark that has no room beside its row goes below it, and nothing that names
+a job or an instant is ever cut. No cell is trusted: control characters come out visible.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from crond_py.dataclass import dataclass
 from crond_py.printable import printable_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 _GAP: Final = "  "
@@ -45,12 +46,14 @@ STYLES: Final = {
 class Column:
     """A column. The highest ``drop`` is left out first where there is no room; 0 never is.
 
+    Before that its text is cut to ``least`` columns of the terminal, where that is not 0.
     ``is_remark``: the column may be wrapped, or stand below its row; it is the last one.
     ``is_state``: its words have the colours of STYLES.
     """
 
     title: str
     drop: int = 0
+    least: int = 0
     is_right: bool = False
     is_remark: bool = False
     is_state: bool = False
@@ -117,9 +120,9 @@ def _show_on_terminal(table: Table) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     titles = [column.title for column in table.columns]
-    layout = _Layout(table.columns, [titles, *table.rows], console.width)
+    layout = _Layout(table.columns, [titles, *table.rows], console)
     if not layout.is_whole:
-        layout = _Layout(table.columns, [titles, *table.brief_rows], console.width)
+        layout = _Layout(table.columns, [titles, *table.brief_rows], console)
     for index, row in enumerate(layout.rows):
         for line in layout.lines(row, is_title=index == 0):
             console.print(line)
@@ -128,23 +131,25 @@ def _show_on_terminal(table: Table) -> None:
 class _Layout:
     """Which columns of a table are shown in a width, and where the remark goes.
 
-    The first of the rows has the titles. ``is_whole``: no column had to be left out.
+    The first of the rows has the titles. ``is_whole``: nothing had to be left out or cut.
     """
 
     def __init__(
-        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], console: Console
     ) -> None:
         from rich.cells import cell_len  # noqa: PLC0415 - see above
 
         self._columns = columns
         self.rows = rows
-        self._width = width
+        self._width = width = console.width
+        self._ellipsis = "…" if console.encoding.startswith("utf") else "..."
         self._length = cell_len
         self._widths = [max(cell_len(row[index]) for row in rows) for index in range(len(columns))]
         self._remark = next((i for i, column in enumerate(columns) if column.is_remark), None)
         self._shown = [i for i in range(len(columns)) if i != self._remark]
         self.is_whole = self._taken() <= width
-        while self._taken() > width and (least := self._least_important()) is not None:
+        natural = self._widths
+        while not self._cut_to_fit(natural) and (least := self._least_important()) is not None:
             self._shown.remove(least)
         self._is_beside = (
             self._remark is not None and width - self._taken() - len(_GAP) >= self._enough()
@@ -152,6 +157,15 @@ class _Layout:
 
     def _taken(self) -> int:
         return sum(self._widths[i] for i in self._shown) + len(_GAP) * (len(self._shown) - 1)
+
+    def _cut_to_fit(self, natural: list[int]) -> bool:
+        """Make columns narrower that may be cut, as far as need be; tell whether all fits then."""
+        self._widths = list(natural)
+        for index in self._shown:
+            over = self._taken() - self._width
+            if (least := self._columns[index].least) and over > 0:
+                self._widths[index] = max(min(natural[index], least), natural[index] - over)
+        return self._taken() <= self._width
 
     def _least_important(self) -> int | None:
         droppable = [i for i in self._shown if self._columns[i].drop]
@@ -167,7 +181,8 @@ class _Layout:
 
         line = Text()
         for place, index in enumerate(self._shown):
-            cell, column = row[index], self._columns[index]
+            column = self._columns[index]
+            cell = self._cut(row[index], self._widths[index])
             fill = " " * (self._widths[index] - self._length(cell))
             style = "bold" if is_title else ""
             if column.is_state and not is_title:
@@ -181,6 +196,13 @@ class _Layout:
             line.rstrip()
             return [line]
         return self._with_remark(line, Text(remark, style="bold" if is_title else ""))
+
+    def _cut(self, text: str, width: int) -> str:
+        from rich.cells import set_cell_size  # noqa: PLC0415 - see above
+
+        if self._length(text) <= width:
+            return text
+        return set_cell_size(text, width - len(self._ellipsis)).rstrip() + self._ellipsis
 
     def _with_remark(self, line: Text, remark: Text) -> list[Text]:
         """Return the row with its remark beside it, wrapped, or below it, indented."""

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Wait, not_ended, read_patience
+from crond_py.cli.daemon import Timeout, Wait, Watch, not_ended, read_patience
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.client import Conversation
-from crond_py.control.protocol import Stop
+from crond_py.control.protocol import GetStatus, Stop, Stopping
+from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError
+from crond_py.model import Run, State
+from crond_py.schedule import format_duration
 
 _LONGEST_POLL_MS: Final = 2**31 - 1
-
+_IN_SILENCE: Final = timedelta(seconds=1)
+"""A stop that takes no longer than this needs no word on what it waits for."""
+_STATUS_PATIENCE: Final = timedelta(seconds=5)
 
 EXAMPLES = ("pycron stop", "pycron stop --now")
 
@@ -41,7 +47,8 @@ def command(
     """Stop the daemon.
 
     Nothing more is started. Jobs that run may finish, for as long as the daemon was told to wait
-    for them (pycron run --stop-timeout), and are then ended.
+    for them (pycron run --stop-timeout), and are then ended. Ctrl-C ends the waiting and not the
+    stop.
     """
     patience = read_patience(timeout)
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
@@ -49,8 +56,12 @@ def command(
         # Opened before the daemon can be gone and another process have its number.
         process = _hold(pid)
         try:
-            conversation.call(Stop(now=now))
-            has_ended = wait and process is not None and _has_ended(process, patience)
+            stopping = conversation.call(Stop(now=now))
+            has_ended = (
+                wait
+                and process is not None
+                and _Waiting(conversation, process, stopping, is_at_once=now).has_ended(patience)
+            )
         finally:
             if process is not None:
                 os.close(process)
@@ -72,8 +83,65 @@ def _hold(pid: int) -> int | None:
         return None
 
 
-def _has_ended(process: int, limit: timedelta | None) -> bool:
-    """Wait for the process; False where it has not ended within ``limit``."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Waits until the daemon is gone, and says for what where that takes a while."""
+
+    conversation: Conversation
+    process: int
+    stopping: Stopping
+    is_at_once: bool
+
+    def has_ended(self, limit: timedelta | None) -> bool:
+        """Wait for the process; False where it has not ended within ``limit``."""
+        watch = Watch.begin()
+        try:
+            if _is_over(self.process, _IN_SILENCE if limit is None else min(limit, _IN_SILENCE)):
+                return True
+            if limit is not None and limit <= _IN_SILENCE:
+                return False
+            self._tell()
+            rest = None if limit is None else max(limit - watch.elapsed(), timedelta(0))
+            return _is_over(self.process, rest)
+        except KeyboardInterrupt:
+            say.note("not waiting any more; the stop goes on")
+            raise
+
+    def _tell(self) -> None:
+        try:
+            status = self.conversation.call(GetStatus(), _STATUS_PATIENCE)
+        except PycronError:  # it is on its way out, or stuck
+            say.note(f"waiting for the daemon (process {self.stopping.pid}) to end")
+            return
+        runs = [run for run in status.active if _is_waited_for(run)]
+        if not runs:
+            say.note(f"waiting for the daemon (process {self.stopping.pid}) to end")
+        elif self.is_at_once:
+            say.note(f"waiting until {_listed(runs)} ended, as told")
+        else:
+            at_once = "(pycron stop --now does not wait)"
+            say.note(f"waiting until {_listed(runs)} ended{self._at_most()} {at_once}")
+
+    def _at_most(self) -> str:
+        limit = self.stopping.limit
+        return "" if limit is None else f", for {format_duration(limit)} at most"
+
+
+def _is_waited_for(run: Run) -> bool:
+    # The engine is a lot to load, and only a stop that takes its time needs to know.
+    from crond_py.engine.stopping import LEFT_RUNNING  # noqa: PLC0415
+
+    return run.state is State.RUNNING and run.reason != LEFT_RUNNING
+
+
+def _listed(runs: Sequence[Run]) -> str:
+    """Name the first of the runs, with the verb."""
+    first, more = f"run {runs[0].id} of {runs[0].job}", len(runs) - 1
+    return f"{first} and {more} more have" if more else f"{first} has"
+
+
+def _is_over(process: int, limit: timedelta | None) -> bool:
+    """Wait for a process; False where it has not ended within ``limit``."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     limit_ms = None if limit is None else min(limit // timedelta(milliseconds=1), _LONGEST_POLL_MS)

@@ -165,6 +165,7 @@ class _Submission:
     is_storing: bool = True
     tasks: int = 0
     new: int = 0
+    differing: int = 0
     last_line: int = 0
     checked: int = 0
     faults: int = 0
@@ -214,6 +215,7 @@ class _Submission:
             self.first = self.first or task
             self.last = task
             self.new += task.is_new
+            self.differing += bool(task.differs)
             if self.as_json:
                 say.out(json.dumps({"line": entry.line, **submitted_record(task)}))
         self.tasks += len(stored)
@@ -231,6 +233,8 @@ class _Submission:
         text = f"{self.new} task{'' if self.new == 1 else 's'} stored"
         if before:
             text += f", {before} {'was' if before == 1 else 'were'} there before"
+        if self.differing:
+            text += f" ({self.differing} of them otherwise, and kept as they were)"
         return f"{text}, up to line {self.last_line} of {self.name}"
 
     def finish(self, *, only_check: bool) -> None:

@@ -19,12 +19,14 @@ from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.cli.records import run_record, standing
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, relative_text
+from crond_py.cli.unwatched import note_if_unwatched
 from crond_py.client import StoredTask, all_tasks, steady_offset, stored_task
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.dataclass import dataclass
 from crond_py.errors import UnknownNameError, UsageError
 from crond_py.model import Run, Task, task_id_of
+from crond_py.places import Places
 from crond_py.ports import LedgerReader, RunQuery, TaskQuery
 from crond_py.printable import printable_line
 from crond_py.schedule import format_duration
@@ -72,11 +74,12 @@ def command(
             say.note(f"there is no ledger in {places.state_dir}: no daemon has run on it yet")
         listing = _Listing(ledger, SystemClock().now()) if ledger is not None else None
         if wanted is not None:
-            _show_one(listing, wanted, as_json=as_json)
+            _show_one(listing, wanted, places, as_json=as_json)
             return
         query = TaskQuery(None if every_one else True, by, number or None)
         rows = list(listing.rows(query)) if listing is not None else []
         left = listing.open - len(rows) if listing is not None and by is None else 0
+    note_if_unwatched(places, [row.run for row in rows if row.run is not None])
     if as_json:
         say.out_json([_record(row) for row in rows])
     elif rows:
@@ -179,10 +182,11 @@ def _command(settings: Mapping[str, Any]) -> str:
     return shlex.join(command) if isinstance(command, list) else str(command)
 
 
-def _show_one(listing: _Listing | None, number: int, *, as_json: bool) -> None:
+def _show_one(listing: _Listing | None, number: int, places: Places, *, as_json: bool) -> None:
     if listing is None:
         raise UnknownNameError(f"there is no task {number}")
     row, runs = listing.one(number)
+    note_if_unwatched(places, runs)
     if as_json:
         say.out_json({**_record(row), "runs": [run_record(run) for run in runs]})
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -15,18 +15,27 @@ from crond_py.schedule import parse_duration, system_timezone
 from crond_py.schedule.zones import find_zone
 from crond_py.schedule.zones import zone_of as check_zone
 
+_NOTHING: Final = timedelta(0)
 _SECOND: Final = timedelta(seconds=1)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
-INSTANT_FORMS: Final = '"now", "2026-03-01", "2026-03-01 02:30", "2026-03-01T02:30:00+01:00"'
+_CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_DAY_AND_CLOCK: Final = re.compile(r"(yesterday|today|tomorrow)(?: +(\S+))?", re.IGNORECASE)
+_DAYS: Final = {"yesterday": -1, "today": 0, "tomorrow": 1}
+
+INSTANT_FORMS: Final = (
+    '"now", "10:20", "yesterday", "today 10:20", "2026-03-01", "2026-03-01 02:30", '
+    '"2026-03-01T02:30:00+01:00"'
+)
 
 
 def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> datetime:
     """Return the instant that ``text`` names, in UTC.
 
     A reading without an offset is one in ``zone``; a duration (``2d``) is that far from ``now``,
-    back where ``span_sign`` is -1. Raises ScheduleError.
+    and a time alone (``10:20``) the nearest of its readings, back where ``span_sign`` is -1, else
+    ahead. Raises ScheduleError.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -38,17 +47,33 @@ def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> 
     except OverflowError:
         raise _no_instant(text) from None
     try:
-        reading = _reading(text)
+        today = now.astimezone(zone)
+        reading = _reading(text, today.date())
+        if _CLOCK.fullmatch(text) and (reading - today.replace(tzinfo=None)) * span_sign < _NOTHING:
+            reading += span_sign * timedelta(days=1)
         return (reading if reading.tzinfo else reading.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise _no_instant(text) from None
 
 
-def _reading(text: str) -> datetime:
+def _reading(text: str, today: date) -> datetime:
     """Read a date-time. ``fromisoformat`` also knows weeks and 20260301, which nobody means."""
+    if found := _DAY_AND_CLOCK.fullmatch(text):
+        day = today + timedelta(days=_DAYS[found[1].lower()])
+        return datetime.combine(day, _clock(found[2] or "00:00"))
+    if _CLOCK.fullmatch(text):
+        return datetime.combine(today, _clock(text))
     if not _DATE.match(text):
         raise ValueError
     return datetime.fromisoformat(text)
+
+
+def _clock(text: str) -> time:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return time(hour, minute, second)
 
 
 def _no_instant(text: str) -> ScheduleError:
@@ -64,18 +89,26 @@ def local_text(instant: datetime, zone: tzinfo | None = None) -> str:
     return instant.astimezone(zone or system_zone()).isoformat(" ", "seconds")
 
 
-def brief_text(instant: datetime, now: datetime, zone: tzinfo | None = None) -> str:
+def brief_text(
+    instant: datetime, now: datetime, zone: tzinfo | None = None, *, is_zone_told: bool = False
+) -> str:
     """Return the same where there is little room: without what goes without saying.
 
     That is the year of ``now``, seconds that are none, and the offset, unless the clocks of the
-    zone show this reading twice.
+    zone show this reading twice, or those of this machine show another; ``is_zone_told``: which
+    zone it is stands beside it.
     """
     local = instant.astimezone(zone or system_zone())
     text = local.replace(tzinfo=None).isoformat(" ", "seconds" if local.second else "minutes")
     if local.year == now.astimezone(local.tzinfo).year:
         text = text.partition("-")[2]
     comes_twice = local.replace(fold=1).utcoffset() != local.replace(fold=0).utcoffset()
-    return text + local.isoformat()[-6:] if comes_twice else text
+    is_elsewhere = (
+        zone is not None
+        and not is_zone_told
+        and local.utcoffset() != instant.astimezone(system_zone()).utcoffset()
+    )
+    return text + local.isoformat()[-6:] if comes_twice or is_elsewhere else text
 
 
 def zone_of(name: str) -> ZoneInfo:

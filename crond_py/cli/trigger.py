@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -14,7 +15,12 @@ from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Trigger
-from crond_py.errors import UnknownNameError, UsageError
+from crond_py.errors import (
+    DaemonNotRunningError,
+    RequestRefusedError,
+    UnknownNameError,
+    UsageError,
+)
 from crond_py.model import Outcome, Run
 
 EXAMPLES = ("pycron trigger backup", "pycron trigger backup --wait")
@@ -38,8 +44,9 @@ def command(
 ) -> None:  # fmt: skip
     """Run a job now.
 
-    The number of the run is printed, or with --wait how it went. The job's overlap policy holds
-    as for any other run, unless it is forced.
+    The number of the run is printed, or with --wait how it went; it is then told on standard error
+    at once, and Ctrl-C ends the waiting and not the run. The job's overlap policy holds as for any
+    other run, unless it is forced.
     """
     patience = read_patience(timeout)
     if timeout is not None and not wait:
@@ -55,12 +62,34 @@ def command(
             else:
                 say.out(str(run_id))
             return
-        run = wait_for(conversation, run_id, patience, Watch.begin())
+        run = _wait(conversation, f"run {run_id} of {job}", run_id, patience)
     if run is None:
-        raise not_ended(f"run {run_id} of {job}", timeout, "; it goes on")
+        raise not_ended(f"run {run_id} of {job}", timeout, f"; it goes on{_where(run_id)}")
     _tell(run, as_json=as_json)
     if run.outcome is not Outcome.SUCCEEDED:
         raise typer.Exit(1)
+
+
+def _wait(
+    conversation: Conversation, subject: str, run_id: int, patience: timedelta | None
+) -> Run | None:
+    """Wait for the run, and say at once which it is: it goes on whatever ends the waiting."""
+    say.note(f"waiting for {subject}")
+    try:
+        return wait_for(conversation, run_id, patience, Watch.begin())
+    except KeyboardInterrupt:
+        say.note(f"not waiting any more; {subject} goes on{_where(run_id)}")
+        raise
+    except (DaemonNotRunningError, RequestRefusedError):
+        raise DaemonNotRunningError(
+            f"the daemon is gone; {subject} goes on without it, if the daemon has not ended it"
+            f"{_where(run_id)}"
+        ) from None
+
+
+def _where(run_id: int) -> str:
+    """Say how to look at a run that nobody waits for any more."""
+    return f" (pycron history {run_id}, pycron logs {run_id} -f)"
 
 
 def _tell(run: Run, *, as_json: bool) -> None:

@@ -329,7 +329,10 @@ def _table(
     for item in found:
         zone = timezone or item.source.timezone
         table.add(
-            Cell(local_text(item.due, zone_of(zone)), brief_text(item.due, now, zone_of(zone))),
+            Cell(
+                local_text(item.due, zone_of(zone)),
+                brief_text(item.due, now, zone_of(zone), is_zone_told=True),
+            ),
             *([relative_text(item.due, now).removeprefix("in ")] if is_from_now else []),
             zone,
             item.source.name,

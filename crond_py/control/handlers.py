@@ -110,6 +110,11 @@ class ServicePort(Protocol):
         """What lasts and is not as it should be, around the engine."""
         ...
 
+    @property
+    def stop_timeout(self) -> timedelta | None:
+        """How long a stop waits for runs before it ends them; None: as long as they take."""
+        ...
+
     def reload(self) -> Reloaded:
         """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
         ...
@@ -161,7 +166,7 @@ class Handlers:
                 return self._service.reload()
             case Stop(now):
                 self._service.stop(now=now)
-                return Stopping(os.getpid())
+                return Stopping(os.getpid(), self._service.stop_timeout)
         raise TypeError(f"not a request: {request!r}")
 
     def _submit(self, request: Submit, peer: Peer) -> SubmittedList:

@@ -118,13 +118,16 @@ class CancelList:
 class SubmittedTask:
     """A task that is stored; not new where its submitter had used its key before.
 
-    ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs.
+    ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs. Of one
+    that is not new, ``differs`` are the keys that were handed in with other values this time: it
+    stays as it is.
     """
 
     id: int
     job: str
     due: datetime
     is_new: bool
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,13 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The daemon has begun to stop; it is gone when process ``pid`` is."""
+    """The daemon has begun to stop; it is gone when process ``pid`` is.
+
+    It waits for runs for ``limit`` at most, or None: as long as they take, and then ends them.
+    """
 
     pid: int
+    limit: timedelta | None = None
 
 
 # --- requests ---------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Intake:
             return SubmittedList(())
         now = self._clock.now()
         stored = self._sink.submit([order.task(user, now) for order in orders])
-        return SubmittedList(tuple(map(_view, stored)))
+        return SubmittedList(tuple(map(_view, stored, orders)))
 
     def _read(self, tasks: Sequence[Mapping[str, Any]]) -> list[TaskOrder]:
         orders: list[TaskOrder] = []
@@ -100,6 +100,7 @@ def _placed(faults: Sequence[Fault], number: int) -> Iterator[Fault]:
         yield replace(fault, path="submitted", line=number)
 
 
-def _view(submitted: Submitted) -> SubmittedTask:
+def _view(submitted: Submitted, order: TaskOrder) -> SubmittedTask:
     task = submitted.task
-    return SubmittedTask(task.id, task.job, task.due, submitted.is_new)
+    differs = () if submitted.is_new else tuple(order.differences(task))
+    return SubmittedTask(task.id, task.job, task.due, submitted.is_new, differs)

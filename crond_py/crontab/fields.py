@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from crond_py.crontab.faults import Problem, Refused, nearest
+from crond_py.crontab.elsewhere import known_elsewhere
+from crond_py.crontab.faults import Problem, Refused, dotted, nearest
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.values import Kind, Name, Never, Schema, not_the
 from crond_py.dataclass import dataclass
@@ -46,7 +47,7 @@ def read_fields(
     for name, value in table.items():
         key = keys.get(name)
         if key is None:
-            refuse((name,), _unknown(name, keys))
+            refuse((name,), _unknown(name, value, keys))
             continue
         try:
             values[name] = key.kind.read(value)
@@ -55,9 +56,12 @@ def read_fields(
     return values
 
 
-def _unknown(name: str, keys: Mapping[str, Key]) -> Refused:
+def _unknown(name: str, value: object, keys: Mapping[str, Key]) -> Refused:
     supported = [key.name for key in keys.values() if key.is_supported]
-    return Refused("is not a key that is known here", nearest(name, supported))
+    hint = known_elsewhere(name, value, supported, keys) or nearest(name, supported)
+    if not hint and "jobs" in supported and isinstance(value, dict):
+        hint = f"a job is a table [{dotted(('jobs', name))}]"
+    return Refused("is not a key that is known here", hint)
 
 
 @dataclass(frozen=True, slots=True)

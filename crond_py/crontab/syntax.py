@@ -11,6 +11,7 @@ from typing import Final
 
 from crond_py.crontab.faults import dotted, quoted, shown
 from crond_py.crontab.locate import KeyPath, first_duplicate, locate_keys
+from crond_py.crontab.moments import moment_fault
 from crond_py.dataclass import dataclass
 
 _PLACE: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -122,10 +123,13 @@ def _hint(message: str, line: str) -> str:
         return "put text that has backslashes in it in '...'"
     if "Unclosed array" in message:
         return 'a comma stands between elements, and "]" at the end'
+    bare = _BARE_VALUE.match(line)
+    if bare and (fault := moment_fault(bare[2], bare[1])):
+        return fault
     for look, hint in _LOOKS:
         if look.match(line) or (hint == "use straight quotes" and look.search(line)):
             return hint
-    if bare := _BARE_VALUE.match(line):
+    if bare:
         return f'text needs quotes: {bare[1]} = "{shown(bare[2])}"'
     return ""
 

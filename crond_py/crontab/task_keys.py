@@ -12,6 +12,7 @@ from typing import Final
 
 from crond_py.crontab.fields import Key, by_name
 from crond_py.crontab.keys import JOB_KEYS
+from crond_py.crontab.moments import moment_fault
 from crond_py.crontab.process_values import Umask
 from crond_py.crontab.tables import KEEP_KEYS, Keep
 from crond_py.crontab.triggers import Moment
@@ -47,7 +48,8 @@ class MomentText(Kind):
                 return Moment().read(datetime.fromisoformat(value))
             except ValueError:
                 pass
-        raise not_the('a date-time such as "2026-12-24T18:00:00+01:00"', value)
+        hint = moment_fault(value) if isinstance(value, str) else ""
+        raise not_the('a date-time such as "2026-12-24T18:00:00+01:00"', value, hint)
 
     def schema(self) -> Schema:
         """Return the schema of the text."""

@@ -69,6 +69,34 @@ class TaskOrder:
             key=self.key,
         )
 
+    def differences(self, task: Task) -> Iterator[str]:
+        """Yield the keys that say something else than those which ``task`` was made of.
+
+        Whether ``in`` and ``offset`` did, nobody knows any more: they count from when a task is
+        handed in.
+        """
+        own, other = json.loads(self.definition), json.loads(task.definition)
+        yield from (name for name in {**own, **other} if own.get(name) != other.get(name))
+        if self.period != task.period:
+            yield "every"
+        elif self.period is None and not self._is_due_as(task):
+            yield "at"
+        lane = task.lane
+        if self.pool != lane.pool:
+            yield "pool"
+        if self.priority != lane.priority:
+            yield "priority"
+        if (self.group or task.submitted_by) != lane.group:
+            yield "group"
+
+    def _is_due_as(self, task: Task) -> bool:
+        """Tell whether a task that comes once does so at the same time of the clock, or at none."""
+        is_of_the_clock = task.lane.scale is Scale.WALL
+        if self.instant is None or not is_of_the_clock:
+            return self.instant is None and not is_of_the_clock
+        # What had passed when it was handed in was due at once.
+        return self.instant == task.due or max(self.instant, task.due) <= task.submitted_at
+
 
 class TaskReader:
     """Reads tasks under one crontab. ``job`` is for one thread at a time, ``read`` for any."""

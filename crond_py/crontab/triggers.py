@@ -20,6 +20,7 @@ from crond_py.crontab.model import (
     StartupTrigger,
     Trigger,
 )
+from crond_py.crontab.moments import moment_fault
 from crond_py.crontab.values import Choice, Duration, Kind, Schema, not_the
 from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
@@ -120,13 +121,13 @@ class Moment(Kind):
 
 
 def _unquoted(value: object) -> str:
-    """Suggest leaving out the quotes around what is a date-time without them."""
+    """Suggest leaving out the quotes around what is a date-time, or say what keeps it from that."""
     if not isinstance(value, str):
         return ""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        return ""
+        return moment_fault(value)
     return f"write it without quotes: {moment.isoformat()}"
 
 

@@ -13,13 +13,13 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
-from zoneinfo import available_timezones
 
 from crond_py.crontab.faults import Problem, Refused, choices, nearest, quoted, shown
 from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule import format_duration, parse_duration, parse_schedule
+from crond_py.schedule.zone_names import zone_hint
 
 Schema = dict[str, Any]
 
@@ -273,18 +273,13 @@ class Zone(Kind):
         if not isinstance(value, str):
             raise not_the('the name of a time zone such as "Europe/Berlin"', value)
         if not _is_zone(value):
-            raise Refused(f"there is no time zone {quoted(value)}", _near_zone(value))
+            hint = zone_hint(value) or "names are such as Europe/Berlin"
+            raise Refused(f"there is no time zone {quoted(value)}", hint)
         return value
 
     def schema(self) -> Schema:
         """Return the schema of a name. The list of zones is the system's own and not in it."""
         return {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9_+/-]*$"}
-
-
-@lru_cache(maxsize=256)
-def _near_zone(name: str) -> str:
-    """Suggest a zone. The list is read from the disk, so not for every job that has the mistake."""
-    return nearest(name, available_timezones()) or 'names are such as "Europe/Berlin"'
 
 
 def _is_zone(name: str) -> bool:

@@ -114,7 +114,7 @@ class Attempts:
             f"{event.count} process{'' if event.count == 1 else 'es'} that the command left behind"
         )
         if active.stop is None:
-            outcome, reason = judge_exit(event.exit, active.job.success_codes)
+            outcome, reason = judge_exit(event.exit, active.job.success_codes, active.job.limits)
             active.stop = Stop(outcome, "; ".join(filter(None, (reason, f"ended {left}"))))
         tell(logging.WARNING, f"ending {left}", active.job.name, run=active.run.id)
         self._signals.note(active)
@@ -128,7 +128,7 @@ class Attempts:
         if active.stop is not None:
             outcome, reason = active.stop.outcome, active.stop.reason
         else:
-            outcome, reason = judge_exit(event.exit, active.job.success_codes)
+            outcome, reason = judge_exit(event.exit, active.job.success_codes, active.job.limits)
             reason = active.how_lost or reason
         if event.note:
             tell(logging.WARNING, event.note, active.job.name, run=active.run.id)

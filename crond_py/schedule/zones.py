@@ -17,11 +17,12 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from crond_py.errors import ScheduleError
 from crond_py.schedule.instants import DAY, FIRST_SECOND, HOUR, LAST_SECOND
 from crond_py.schedule.wording import shown
+from crond_py.schedule.zone_names import HOST_FILES, forget_names, zone_hint
 
 LARGE: Final = 3 * HOUR
 """A change of this size or more is a new time, not summer time: nothing is made up or held back."""
@@ -30,9 +31,7 @@ _STEP: Final = 1 << 17
 _CHUNK_BITS: Final = 22
 _MAX_CHUNKS: Final = 2000
 _LONGEST_NAME: Final = 100
-_NEARNESS: Final = 0.77
 _SECOND: Final = timedelta(seconds=1)
-_HOST_FILES: Final = frozenset({"localtime", "posixrules"})
 
 
 class Pass(IntEnum):
@@ -200,12 +199,11 @@ def zone_of(name: str) -> Zone:
     """Return the zone of that IANA name. Raises ScheduleError, with a near name if there is one."""
     zone = find_zone(name)
     if zone is None:
-        near = _near(name[:_LONGEST_NAME])
-        hint = f"; did you mean {near}?" if near else ""
+        hint = zone_hint(name)
         raise ScheduleError(
-            f"there is no time zone {shown(name)}{hint}",
+            f"there is no time zone {shown(name)}" + (f"; {hint}" if hint else ""),
             field="timezone",
-            allowed=f"an IANA name such as {near or 'Europe/Berlin'}",
+            allowed="an IANA name such as Europe/Berlin",
         )
     return zone
 
@@ -217,7 +215,7 @@ def find_zone(name: str) -> Zone | None:
     What the system keeps beside the zones proper is none: its own zone under no name of its own,
     and zones that count leap seconds, which no clock here does.
     """
-    if name in _HOST_FILES or name.startswith("right/") or len(name) > _LONGEST_NAME:
+    if name in HOST_FILES or name.startswith("right/") or len(name) > _LONGEST_NAME:
         return None
     try:
         return Zone(ZoneInfo(name))
@@ -229,20 +227,4 @@ def forget_zones() -> None:
     """Have zone data read again from now on; schedules made before keep what they have."""
     ZoneInfo.clear_cache()
     find_zone.cache_clear()
-    _near.cache_clear()
-
-
-@lru_cache(maxsize=256)
-def _near(name: str) -> str:
-    """Return the name of a zone that was probably meant, or nothing."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name costs its import
-
-    names = {known.casefold(): known for known in sorted(available_timezones() - _HOST_FILES)}
-    cities = {folded.rpartition("/")[2]: known for folded, known in names.items()}
-    wanted = name.strip().casefold().replace(" ", "_")
-    near = [names[wanted]] if wanted in names else []
-    near += [cities[wanted]] if wanted in cities else []
-    near += [names[each] for each in get_close_matches(wanted, names, 1, _NEARNESS)]
-    city = wanted.rpartition("/")[2]
-    near += [cities[each] for each in get_close_matches(city, cities, 1, _NEARNESS)]
-    return near[0] if near else ""
+    forget_names()

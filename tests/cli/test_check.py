@@ -193,3 +193,49 @@ command = "true"
     (tmp_path / "crontab.toml").write_text(text)
     done = pycron("check", env=environment(tmp_path))
     assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
+
+
+def test_what_the_machine_lacks_is_a_warning(env: dict[str, str], tmp_path: Path) -> None:
+    """As pycron env and exec say it, with the jobs that would not start; the crontab is good."""
+    (tmp_path / "bad.env").write_text("A=1\nno such line\n")
+    (tmp_path / "good.env").write_text("A=1\n")
+    (tmp_path / "notes").write_text("")
+    path = tmp_path / "crontab.toml"
+    path.write_text(f"""\
+[defaults]
+cwd = "/no/such/place"
+[jobs.a]
+every = "1h"
+command = "true"
+[jobs.b]
+every = "1h"
+command = "true"
+shell = "/bin/nosh"
+env_file = ["{tmp_path}/bad.env", "{tmp_path}/good.env", "/no/such/file"]
+[jobs.c]
+every = "1h"
+command = "true"
+cwd = "{tmp_path}/notes"
+shell = "{tmp_path}/notes"
+stdin = {{ file = "{tmp_path}" }}
+[jobs.d]
+every = "1h"
+command = ["/bin/true"]
+shell = "/not/needed"
+cwd = "/"
+stdin = {{ file = "/dev/null" }}
+""")
+    done = pycron("check", env=env)
+    assert done.stdout == f"OK: 4 jobs in {path}\n"
+    assert done.stderr.splitlines() == [
+        f"pycron: warning: {path}:{warning}"
+        for warning in (
+            "3: cwd /no/such/place of a, b: there is no such directory",
+            f"11: cwd {tmp_path}/notes of c: it is no directory",
+            "6: shell /bin/nosh of b: there is no such file",
+            f"11: shell {tmp_path}/notes of c: it cannot be executed",
+            f'6: env_file {tmp_path}/bad.env of b: line 2: no "=": a line is NAME=VALUE',
+            "6: env_file /no/such/file of b: there is no such file",
+            f"11: stdin {tmp_path} of c: it is no file",
+        )
+    ]

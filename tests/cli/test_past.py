@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from crond_py.cli.jobs import doing
+from crond_py.clock import SystemClock
 from crond_py.control.protocol import JobView
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
@@ -44,7 +45,7 @@ RUN  JOB     DUE                         LATE  TOOK  TRIES  CAUSE     OUTCOME   
   5  report  2026-03-01 23:40:00+00:00    0ms            1  schedule  running
   4  backup  2026-03-01 22:00:00+00:00                      schedule  skipped    {skipped}
   3  backup  2026-03-01 12:20:00+00:00                      schedule  missed     {missed}
-  2  report  2026-03-01 12:10:00+00:00  1h 5m    1m      2  catch_up  failed     killed by SIGKILL
+  2  report  2026-03-01 12:10:00+00:00  1h 5m    2m      2  catch_up  failed     killed by SIGKILL
   1  backup  2026-03-01 12:00:00+00:00    5ms    2m      1  schedule  succeeded
 """.format(
     skipped="overlap: run 1 is running",
@@ -130,6 +131,20 @@ def test_history_tells_every_run_newest_first(env: dict[str, str]) -> None:
     assert pycron("history", env=env).stdout.splitlines() == HISTORY
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["5"], ["report"], ["5", "--json"]])
+def test_that_nobody_watches_what_runs_is_said(arguments: list[str], env: dict[str, str]) -> None:
+    """P1: of a daemon that was killed, what it had running is not told as running and no more."""
+    done = pycron("history", *arguments, env=env)
+    assert done.stderr.startswith("pycron: no daemon is running: what has no outcome is shown as ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["backup"], ["1"], ["--outcome", "failed"]])
+def test_what_is_over_needs_nobody_to_watch_it(arguments: list[str], env: dict[str, str]) -> None:
+    """Where all that is shown has its outcome nothing is said of the daemon."""
+    assert pycron("history", *arguments, env=env).stderr == ""
+
+
 def test_history_for_programs(env: dict[str, str]) -> None:
     """The keys of a run are as documented, instants in UTC, spans in seconds."""
     found = json.loads(pycron("history", "--json", env={**env, "TZ": "Asia/Tokyo"}).stdout)
@@ -154,6 +169,7 @@ def test_history_for_programs(env: dict[str, str]) -> None:
         "attempts": [],
     }
     assert found[4]["late_seconds"] == 0.005
+    assert [run["took_seconds"] for run in found] == [None, None, None, 120, 119.995]
     assert found[4]["attempts"] == [
         {
             "attempt": 1,
@@ -194,6 +210,55 @@ def test_history_can_be_narrowed(
     assert [run["run"] for run in found] == runs
 
 
+def write_runs(state_dir: Path, *claims: Claim) -> None:
+    """Write runs behind those that are in the ledger."""
+    ledger = SqliteLedger.open(state_dir / "ledger.sqlite", now=T)
+    ledger.write(claims, durable=True)
+    ledger.close()
+
+
+def settled(job: str, due: datetime, outcome: Outcome) -> Claim:
+    """Return a run that is over, whenever it is due."""
+    return Claim(job, 0, due, Cause.SCHEDULE, State.DONE, T, outcome=outcome)
+
+
+def test_what_is_to_come_does_not_stay_on_top(env: dict[str, str], tmp_path: Path) -> None:
+    """A task for a far day that was cancelled is shown by its name or with --until; what runs is.
+
+    So are rows that were claimed a little ahead of their instant.
+    """
+    far = T + timedelta(days=36500)
+    write_runs(
+        tmp_path / "state",
+        *(settled(f"task:{number}", far, Outcome.CANCELLED) for number in (1, 2, 3)),
+        Claim("backup", 0, far, Cause.SCHEDULE, State.RUNNING, T,
+              attempt=Attempt(1, begun_at=T)),
+        settled("task:4", SystemClock().now() + timedelta(milliseconds=400), Outcome.SUCCEEDED),
+    )  # fmt: skip
+
+    def runs(*arguments: str) -> list[int]:
+        return [run["run"] for run in json.loads(pycron("history", "--json", *arguments,
+                                                        env=env).stdout)]  # fmt: skip
+
+    assert runs() == [9, 10, 5, 4, 3, 2, 1]
+    assert runs("-n", "3") == [9, 10, 5]
+    assert runs("--outcome", "cancelled") == []
+    assert runs("task:2") == [7]
+    assert runs("--until", "2200-01-01", "-n", "2") == [9, 8]
+    assert runs("--since", "2100-01-01") == [9, 8, 7, 6]
+
+
+def test_what_a_clock_that_was_set_back_hides_is_told_of(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """P1: runs that began by a clock that was ahead are not left out in silence."""
+    write_runs(tmp_path / "state", settled("backup", T + timedelta(days=36500), Outcome.SUCCEEDED))
+    done = pycron("history", env=env)
+    assert done.stdout.splitlines() == HISTORY
+    assert "the clock was set back" in done.stderr
+    assert "the clock was set back" not in pycron("history", "backup", env=env).stderr
+
+
 def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
     """With its offset, so that it says when it was."""
     text = pycron("history", "-n", "1", env={**env, "TZ": "Asia/Tokyo"}).stdout
@@ -202,11 +267,11 @@ def test_history_is_shown_in_the_zone_of_the_host(env: dict[str, str]) -> None:
 
 def test_a_bad_zone_of_the_environment_is_told_once(env: dict[str, str]) -> None:
     """A TZ that names no zone is not UTC in silence: one warning, and the zone that counts."""
-    done = pycron("history", env={**env, "TZ": "Europe/Berln"})
+    done = pycron("history", "backup", env={**env, "TZ": "Europe/Berln"})
     assert done.stderr.count("\n") == 1
     assert "TZ='Europe/Berln' in the environment names no time zone" in done.stderr
     for good in ("Europe/Berlin", "", ":UTC"):
-        assert pycron("history", env={**env, "TZ": good}).stderr == ""
+        assert pycron("history", "backup", env={**env, "TZ": good}).stderr == ""
 
 
 def test_history_on_a_narrow_terminal(env: dict[str, str]) -> None:
@@ -387,6 +452,37 @@ def test_following_without_a_daemon_shows_what_there_is(
     assert "no daemon is running" in done.stderr
 
 
+def test_a_run_that_has_printed_nothing_is_told_as_such(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """On standard error, so that nobody waits for what does not come; --tail 0 asks for nothing."""
+    write_output(tmp_path / "state", "backup", 1, 1, b"")
+    done = pycron("logs", "1", env=env)
+    assert (done.stdout, done.stderr) == ("", "pycron: run 1 of backup has printed nothing\n")
+    write_output(tmp_path / "state", "report", 2, 2, b"")
+    told = "pycron: run 2 of report, attempt 2, has printed nothing\n"
+    assert pycron("logs", "2", env=env).stderr == told
+    write_output(tmp_path / "state", "report", 5, 1, b"")
+    told = "pycron: run 5 of report has printed nothing yet\n"
+    assert pycron("logs", "5", "--raw", env=env).stderr == told
+
+
+def test_a_run_that_could_not_start_has_no_output(env: dict[str, str], tmp_path: Path) -> None:
+    """No file is named that was never made; of a run that started it is."""
+    unstarted = Attempt(
+        1, T, outcome=Outcome.FAILED, reason="no such file or directory: backup", output="/x/y.log"
+    )
+    write_runs(
+        tmp_path / "state",
+        Claim("backup", 0, minutes(800), Cause.SCHEDULE, State.DONE, T,
+              outcome=Outcome.FAILED, attempt=unstarted),
+    )  # fmt: skip
+    shown = pycron("history", "6", env=env).stdout
+    assert "    reason   no such file or directory: backup\n" in shown
+    assert "/x/y.log" not in shown
+    assert "    output   as the daemon noted it\n" in pycron("history", "1", env=env).stdout
+
+
 # --- list ---------------------------------------------------------------------------------------
 
 
@@ -443,6 +539,7 @@ def test_history_of_one_run(env: dict[str, str]) -> None:
     assert shown.startswith("run 2 of report: failed\n")
     assert "  due        2026-03-01 12:10:00+00:00 (catch up)\n" in shown
     assert shown.count("  attempt ") == 2
+    assert "  took       2m in all attempts together\n" in shown
     assert "signal 9 (SIGKILL)" in shown
     (record,) = json.loads(pycron("history", "2", "--json", env=env).stdout)
     assert (record["run"], len(record["attempts"])) == (2, 2)

@@ -151,6 +151,28 @@ def test_what_has_a_brief_form_is_brief_before_a_column_is_left_out(
     assert [line.rstrip() for line in text.splitlines()] == lines
 
 
+@pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        (60, "chain  after save (any), verify (any), publish (any)  idle"),
+        (55, "chain  after save (any), verify (any), publish…   idle"),
+        (27, "chain  after save (…  idle"),
+        (26, "chain  after save…   idle"),
+        (25, "chain  idle"),
+    ],
+)
+def test_long_text_is_cut_before_its_column_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, columns: int, row: str
+) -> None:
+    """One long schedule hides that of no other job; what names a job is never cut."""
+    made = Table([Column("JOB"), Column("WHEN", drop=1, least=12), Column("STATE", is_state=True)])
+    made.add("chain", "after save (any), verify (any), publish (any)", "idle")
+    made.add("a", "@daily", "idle")
+    text = without_colour(shown(monkeypatch, made, columns)).splitlines()
+    assert text[1].rstrip() == row
+    assert text[2].split() == ["a", *(["@daily"] if columns > 25 else []), "idle"]
+
+
 def test_a_pipe_gets_nothing_brief(capsys: pytest.CaptureFixture[str]) -> None:
     """What a program reads does not depend on any width."""
     made = Table([Column("DUE")])

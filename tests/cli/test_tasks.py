@@ -132,7 +132,45 @@ def test_the_same_key_again_says_so(env: dict[str, str], engine: FakeEngine) -> 
     assert done.stdout.startswith("task:1 was submitted with this key before; it is due ")
     record = json.loads(pycron("in", "1s", "--key", "k", "--json", "--", "true", env=env).stdout)
     assert (record["task"], record["job"], record["new"]) == (1, "task:1", False)
+    assert record["differs"] == []
     assert len(engine.tasks) == 1
+
+
+def test_the_same_key_with_something_else_says_what(
+    env: dict[str, str], engine: FakeEngine
+) -> None:
+    """What is there is kept, so nobody is left to think that it has been changed."""
+    pycron("in", "10m", "--key", "k", "--", "true", env=env)
+    done = pycron("in", "10m", "--key", "k", "--", "false", env=env)
+    before = "task:1 was submitted with this key before, with another"
+    assert done.stdout.startswith(f"{before} command, and is kept as it was; it is due ")
+    done = pycron("every", "1h", "--key", "k", "-s", "priority=5", "--", "true", env=env)
+    assert done.stdout.startswith(f"{before} every and priority, and is kept as it was; it is due ")
+    at = ("at", "2126-12-24 18:00", "--key", "k", "--json", "--timeout", "1h", "--", "true")
+    record = json.loads(pycron(*at, env=env).stdout)
+    assert (record["new"], record["differs"]) == (False, ["timeout", "at"])
+    assert settings(engine.tasks[0])["command"] == "true"
+
+
+def test_the_same_time_of_the_clock_is_no_other(env: dict[str, str]) -> None:
+    """Only another one is told."""
+    tomorrow = ("--key", "a", "--json", "--", "true")
+    pycron("at", "2126-12-24 18:00", *tomorrow, env=env)
+    for when, differs in (("18:00", []), ("18:01", ["at"])):
+        done = pycron("at", f"2126-12-24 {when}", *tomorrow, env=env)
+        assert json.loads(done.stdout)["differs"] == differs
+
+
+def test_lines_that_say_something_else_are_counted(env: dict[str, str]) -> None:
+    """A file that was changed since it was submitted does not change what was stored."""
+    first, then = (
+        lines(*({"command": c, "in": "1h", "key": str(n)} for n, c in enumerate(commands)))
+        for commands in ("aaa", "abb")
+    )
+    submit(first, env=env)
+    done = submit(then, env=env)
+    told = "0 tasks stored, 3 were there before (2 of them otherwise, and kept as they were), up to"
+    assert done.stdout.startswith(told)
 
 
 @ROOT_ONLY

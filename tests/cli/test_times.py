@@ -34,10 +34,20 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         ("2026-03-28T02:30:00.5+05:45", "2026-03-27T20:45:00.500000+00:00"),
         ("2d", "2026-02-27T12:00:00+00:00"),
         ("1h30m", "2026-03-01T10:30:00+00:00"),
+        # It is 13:00 in Berlin.
+        ("10:20", "2026-03-01T09:20:00+00:00"),
+        ("8:05:30", "2026-03-01T07:05:30+00:00"),
+        ("13:00", "2026-03-01T12:00:00+00:00"),
+        ("13:01", "2026-02-28T12:01:00+00:00"),
+        ("yesterday", "2026-02-27T23:00:00+00:00"),
+        ("today", "2026-02-28T23:00:00+00:00"),
+        ("Yesterday 23:30", "2026-02-28T22:30:00+00:00"),
+        ("today 18:00", "2026-03-01T17:00:00+00:00"),
+        ("tomorrow", "2026-03-01T23:00:00+00:00"),
     ],
 )
 def test_an_instant_is_read(text: str, instant: str) -> None:
-    """A reading without an offset is one in the zone; a span lies back from now."""
+    """A reading without an offset is one in the zone; a span or a time alone lies back from now."""
     assert parse_instant(text, BERLIN, NOW, span_sign=-1).isoformat() == instant
 
 
@@ -47,9 +57,24 @@ def test_a_span_lies_ahead_where_that_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("13:00", "2026-03-01T12:00:00+00:00"),
+        ("13:01", "2026-03-01T12:01:00+00:00"),
+        ("10:20", "2026-03-02T09:20:00+00:00"),
+        ("yesterday", "2026-02-27T23:00:00+00:00"),
+    ],
+)
+def test_a_time_alone_lies_ahead_where_that_is_meant(text: str, instant: str) -> None:
+    """``--until 06:00`` of what is to come is the next, as that of ``pycron at`` is."""
+    assert parse_instant(text, BERLIN, NOW, span_sign=1).isoformat() == instant
+
+
+@pytest.mark.parametrize(
     "text",
-    ["", "yesterday", "2026-13-01", "20260328", "20260328T023000", "02:30", "2026-03-28 25:00",
-     "99999999d", "2026-W13-6", "0001-01-01", "2d ago", "-2d"],
+    ["", "yester", "2026-13-01", "20260328", "20260328T023000", "24:30", "2026-03-28 25:00",
+     "10:2", "today 25:00", "yesterday noon", "today10:00", "99999999d", "2026-W13-6",
+     "0001-01-01", "2d ago", "-2d"],
 )  # fmt: skip
 def test_what_is_no_instant_is_refused(text: str) -> None:
     """Never a guess: the error shows what can be written."""
@@ -102,7 +127,25 @@ def test_local_text_has_the_offset() -> None:
 )
 def test_a_brief_instant_leaves_out_what_goes_without_saying(instant: str, text: str) -> None:
     """The present year, no seconds, and the offset unless the reading comes twice."""
-    assert brief_text(datetime.fromisoformat(instant), NOW, BERLIN) == text
+    shown = brief_text(datetime.fromisoformat(instant), NOW, BERLIN, is_zone_told=True)
+    assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("Europe/Berlin", "07-01 14:00"),
+        ("Europe/Paris", "07-01 14:00"),
+        ("UTC", "07-01 14:00+02:00"),
+        ("Africa/Lagos", "07-01 14:00+02:00"),
+    ],
+)
+def test_an_instant_of_another_zone_keeps_its_offset(
+    host: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is read as one of this machine, whose clocks show another time then."""
+    monkeypatch.setenv("TZ", host)
+    assert brief_text(datetime(2026, 7, 1, 12, tzinfo=UTC), NOW, BERLIN) == text
 
 
 @pytest.mark.parametrize(

@@ -186,8 +186,8 @@ def without_delay(old: Callable[..., None]) -> Callable[..., None]:
 def succeed_in_any_case(old: Callable[..., Any]) -> Callable[..., Any]:
     """Take every exit for a success."""
 
-    def judge(exit_: Any, codes: object) -> Any:
-        outcome, reason = old(exit_, codes)
+    def judge(exit_: Any, *more: object) -> Any:
+        outcome, reason = old(exit_, *more)
         return (Outcome.SUCCEEDED, "") if exit_.code is not None else (outcome, reason)
 
     return judge

@@ -13,6 +13,7 @@ from crond_py.model import (
     Exit,
     Failure,
     Leftovers,
+    Limits,
     Missed,
     OnCrash,
     Outcome,
@@ -206,6 +207,26 @@ def test_exit_table(exit_: Exit, codes: set[int], outcome: Outcome, words: str) 
     judged, reason = judge_exit(exit_, frozenset(codes))
     assert judged is outcome
     assert words in reason
+
+
+@pytest.mark.parametrize(
+    ("exit_", "limit", "words"),
+    [
+        (Exit(signal=9, cpu=timedelta(seconds=60)), 60, "(SIGKILL), probably by limits.cpu (1m)"),
+        (Exit(signal=9, cpu=timedelta(seconds=46)), 60, "(SIGKILL), probably by limits.cpu (1m)"),
+        (Exit(code=137, cpu=timedelta(seconds=60)), 60, "status 137, probably by limits.cpu (1m)"),
+        (Exit(signal=9, cpu=timedelta(seconds=40)), 60, "ended by signal 9 (SIGKILL)"),
+        (Exit(signal=9, cpu=timedelta(seconds=60)), None, "ended by signal 9 (SIGKILL)"),
+        (Exit(signal=9), 60, "ended by signal 9 (SIGKILL)"),
+        (Exit(signal=15, cpu=timedelta(seconds=60)), 60, "ended by signal 15 (SIGTERM)"),
+        (Exit(code=1, cpu=timedelta(seconds=60)), 60, "exit status 1"),
+    ],
+)
+def test_a_limit_that_has_killed_is_named(exit_: Exit, limit: int | None, words: str) -> None:
+    """Where a process is killed whose CPU time has come near it; the kernel tells no more."""
+    cpu = timedelta(seconds=limit) if limit else None
+    _, reason = judge_exit(exit_, frozenset({0}), Limits(cpu=cpu))
+    assert reason.endswith(words)
 
 
 def test_retry_delays_grow_to_their_ceiling() -> None:

@@ -142,6 +142,7 @@ class FakeService:
 
     fault: Fault | None = None
     stopped: list[bool] = field(default_factory=list)
+    stop_timeout: timedelta | None = timedelta(seconds=30)
 
     crontab: Crontab = field(
         default_factory=lambda: Crontab(

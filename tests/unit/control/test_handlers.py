@@ -114,8 +114,8 @@ def test_a_wait_is_bounded(handle: Handle, engine: FakeEngine) -> None:
 
 def test_stop_says_how(handle: Handle, service: FakeService) -> None:
     """Both ways to stop reach the service, and the answer names the process to wait for."""
-    assert handle(protocol.Stop()) == protocol.Stopping(os.getpid())
-    assert handle(protocol.Stop(now=True)) == protocol.Stopping(os.getpid())
+    assert handle(protocol.Stop()) == protocol.Stopping(os.getpid(), timedelta(seconds=30))
+    assert handle(protocol.Stop(now=True)) == protocol.Stopping(os.getpid(), timedelta(seconds=30))
     assert service.stopped == [False, True]
 
 
@@ -140,7 +140,7 @@ def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
         assert call(path, protocol.WaitTask(6)) == protocol.WaitedTask(True, ENDED)
         assert call(path, protocol.WaitRun(6)) == protocol.Waited(ENDED)
         assert call(path, protocol.Reload()) == protocol.Reloaded(added=("new",), unchanged=2)
-        assert call(path, protocol.Stop()) == protocol.Stopping(os.getpid())
+        assert call(path, protocol.Stop()) == protocol.Stopping(os.getpid(), timedelta(seconds=30))
         with pytest.raises(RequestRefusedError, match="run 7 of backup is still running"):
             call(path, protocol.Trigger("backup"))
         with pytest.raises(UnknownNameError, match="no job named 'nope'"):

@@ -364,3 +364,37 @@ def test_no_value_does_more_than_be_refused(reader: TaskReader, key: str) -> Non
         else:
             json.loads(new.definition.encode())
             assert job_of(reader, new).name == "task:17"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "keys"),
+    [
+        ({"in_": "1h"}, {"in_": "1h"}, []),
+        ({"in_": "1h"}, {"in_": "2h"}, []),  # an hour later, it may be the same
+        ({"in_": "1h"}, {"in_": "1h", "timeout": "1h"}, ["timeout"]),
+        ({"in_": "1h", "cwd": "/"}, {"in_": "1h"}, ["cwd"]),
+        ({"in_": "1h"}, {"in_": "1h", "command": "false"}, ["command"]),
+        ({"in_": "1h"}, {"every": "1h"}, ["every"]),
+        ({"every": "1h"}, {"every": "2h"}, ["every"]),
+        ({"every": "1h"}, {"every": "60m"}, []),
+        ({"in_": "1h"}, {"at": "2026-11-01T13:00:00Z"}, ["at"]),
+        ({"at": "2026-11-01T13:00:00Z"}, {"in_": "1h"}, ["at"]),
+        ({"at": "2026-11-01T13:00:00Z"}, {"at": "2026-11-01T14:00:00"}, []),  # of Berlin
+        ({"at": "2026-11-01T13:00:00Z"}, {"at": "2026-11-01T13:00:01Z"}, ["at"]),
+        ({"at": "2020-01-01T00:00:00Z"}, {"at": "2020-01-01T00:00:00Z"}, []),  # due at once
+        ({"at": "2020-01-01T00:00:00Z"}, {"at": "2026-11-02T00:00:00Z"}, ["at"]),
+        ({"in_": "1h"}, {"in_": "1h", "pool": "batch", "priority": 1, "group": "nightly"},
+         ["pool", "priority", "group"]),
+        ({"in_": "1h"}, {"in_": "1h", "group": "alice"}, []),
+        ({"in_": "1h"}, {"in_": "1h", "priority": 0, "timeout": None}, []),
+    ],
+)  # fmt: skip
+def test_what_is_said_otherwise_the_second_time(
+    reader: TaskReader, first: dict[str, Any], again: dict[str, Any], keys: list[str]
+) -> None:
+    """The keys are named, but for spans that count from when the task was handed in."""
+    said = {"command": "true"}
+    new = stored(reader, **{**said, **first})
+    task = Task(17, new.lane, new.due, new.definition, "alice", NOON, new.period, "key")
+    values = {name.removesuffix("_"): value for name, value in {**said, **again}.items()}
+    assert list(reader.read(values).differences(task)) == keys

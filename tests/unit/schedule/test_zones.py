@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from datetime import UTC, datetime
 from importlib import resources
@@ -146,7 +147,31 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
     with pytest.raises(ScheduleError, match=f"did you mean {near}") as caught:
         parse_schedule("0 0 * * *", name)
     assert caught.value.field == "timezone"
-    assert near in caught.value.allowed
+    assert "Europe/Berlin" in caught.value.allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, "an abbreviation is no zone, write a place, such as Europe/Berlin")
+          for name in ("CEST", "PST", "EDT", "IST", "cest")),
+        ("GMT+2", "or Etc/GMT-2 for the fixed time 2 hours ahead of UTC"),
+        ("UTC+1", "or Etc/GMT-1 for the fixed time 1 hour ahead of UTC"),
+        ("UTC-05:00", "or Etc/GMT+5 for the fixed time 5 hours behind UTC"),
+        ("+14", "or Etc/GMT-14 for the fixed time 14 hours ahead of UTC"),
+        ("-12:00", "or Etc/GMT+12 for the fixed time 12 hours behind UTC"),
+        ("-13", "no zone has just this offset, write a place"),
+        ("+05:30", "no zone has just this offset, write a place"),
+        ("UTC+0", "; write UTC"),
+        ("Z", "; write UTC"),
+        ("etc/gmt-2", "did you mean Etc/GMT-2"),
+        ("CET-1CEST", "write a place"),
+    ],
+)  # fmt: skip
+def test_what_stands_for_no_place_is_told_with_what_does(name: str, words: str) -> None:
+    """P7: never another abbreviation; the signs of Etc are those of POSIX, +N is behind UTC."""
+    with pytest.raises(ScheduleError, match=re.escape(words)):
+        parse_schedule("0 0 * * *", name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""What jobs of a crontab name and this machine does not have: directories, files, shells.
+
+A run of such a job would not start. What cannot be looked at is taken to be there: the daemon may
+be another user.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from crond_py.crontab.model import Crontab, Job
+from crond_py.errors import CannotStartError
+from crond_py.printable import printable_line
+from crond_py.runner.envfile import parse_env_file
+from crond_py.runner.environment import RESERVED
+
+_MOST_NAMED: Final = 3
+_LARGEST_READ: Final = 1 << 20
+
+
+def absent(crontab: Crontab) -> Iterator[str]:
+    """Yield a warning for each thing that is not there, with the jobs that name it."""
+    for key, named, fault_of in (
+        ("cwd", _directory, _fault_of_directory),
+        ("shell", _shell, _fault_of_shell),
+        ("env_file", _env_files, _fault_of_env_file),
+        ("stdin", _stdin, _fault_of_file),
+    ):
+        yield from _faults(crontab.jobs.values(), key, named, fault_of)
+
+
+def _faults(
+    jobs: Iterable[Job],
+    key: str,
+    named: Callable[[Job], Sequence[str]],
+    fault_of: Callable[[str], str],
+) -> Iterator[str]:
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        for path in named(job):
+            found.setdefault(path, []).append(job)
+    for path, those in found.items():
+        if fault := fault_of(path):
+            names = listed([job.name for job in those])
+            yield f"{those[0].source}: {key} {printable_line(path)} of {names}: {fault}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
+
+
+def _directory(job: Job) -> Sequence[str]:
+    return () if job.cwd is None else (job.cwd,)
+
+
+def _shell(job: Job) -> Sequence[str]:
+    return (job.shell,) if isinstance(job.command, str) else ()
+
+
+def _env_files(job: Job) -> Sequence[str]:
+    return job.env_files
+
+
+def _stdin(job: Job) -> Sequence[str]:
+    return (str(job.stdin),) if isinstance(job.stdin, Path) else ()
+
+
+def _mode(path: str) -> int | None:
+    """Return the mode of what is there, 0 if nothing is; None if that cannot be seen."""
+    try:
+        return Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError:
+        return None
+
+
+def _fault_of_directory(path: str) -> str:
+    mode = _mode(path)
+    if mode is None or stat.S_ISDIR(mode):
+        return ""
+    return "it is no directory" if mode else "there is no such directory"
+
+
+def _fault_of_file(path: str) -> str:
+    mode = _mode(path)
+    if mode is None or stat.S_ISREG(mode) or stat.S_ISCHR(mode):
+        return ""
+    return "it is no file" if mode else "there is no such file"
+
+
+def _fault_of_shell(path: str) -> str:
+    if fault := _fault_of_file(path):
+        return fault
+    may_be_executed = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+    mode = _mode(path)
+    return "" if mode is None or mode & may_be_executed else "it cannot be executed"
+
+
+def _fault_of_env_file(path: str) -> str:
+    if fault := _fault_of_file(path):
+        return fault
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(_LARGEST_READ + 1)
+    except OSError:
+        return ""
+    if len(data) > _LARGEST_READ:
+        return "it is larger than 1 MiB"
+    try:
+        parse_env_file(data, path, RESERVED)
+    except CannotStartError as error:
+        line, _, fault = str(error).partition(f"{printable_line(path)}:")[2].partition(": ")
+        return f"line {line}: {fault}"
+    return ""
