@@ -16,7 +16,7 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["dataclass", "of_shared", "shared_part", "sharing"]
+__all__ = ["dataclass", "of_shared", "own_fields", "shared_part", "sharing"]
 
 _T = TypeVar("_T")
 
@@ -123,6 +123,12 @@ def of_shared(cls: type[_T], own: tuple[Any, ...], shared: tuple[Any, ...]) -> _
         put(made, name, value)
     put(made, _SHARED, shared)
     return made
+
+
+def own_fields(cls: type) -> tuple[str, ...]:
+    """Return the fields that each instance of a class that is ``sharing`` has for itself."""
+    own: tuple[str, ...] = cls.__own__  # type: ignore[attr-defined]
+    return own
 
 
 def shared_part(value: Any) -> tuple[Any, ...]:

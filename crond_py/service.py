@@ -88,7 +88,7 @@ from crond_py.runner.errands import ERRANDS
 from crond_py.runner.letgo import LetGo
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
-from crond_py.runner.proctree import boot_id
+from crond_py.runner.proctree import boot_id, process_era
 from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
 from crond_py.schedule import clear_zone_cache, forget_parsed, format_duration
@@ -295,6 +295,7 @@ class Service:
             processes=runner,
             specify=Launchpad(self._options.places.state_dir, ledger.identity),
             boot_id=boot_id(),
+            process_era=process_era(),
             remove_outputs=self._remove_outputs,
             bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
             task_reader=LateTaskJobs,

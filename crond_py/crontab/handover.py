@@ -2,28 +2,29 @@
 
 It is a stream of pickles: a head that says what comes, then the jobs, some at a time, or all
 faults. What many jobs have in common goes once. ``sender`` writes it; here it is read. Both are of
-one program, and nobody else can write to what is between them. Still, the head says what the
-sender takes a job for: a pycron may be replaced by another under a running daemon.
+one program, and nobody else can write to what is between them. Still, the first thing says of what
+shape all is: a pycron may be replaced by another under a running daemon, and what is pickled by
+place would be taken for something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
+from crond_py import model as values
+from crond_py.crontab import model
 from crond_py.crontab.model import Crontab, Group, Job, Pool, Scope
-from crond_py.dataclass import dataclass, of_shared
+from crond_py.dataclass import dataclass, of_shared, own_fields
 from crond_py.errors import CrontabError, Fault
 
 try:  # this alone, without the module in Python around it, which takes a quarter of a megabyte
     from _pickle import Unpickler, UnpicklingError
 except ImportError:
     from pickle import Unpickler, UnpicklingError
-
-FIELDS: Final = tuple(field.name for field in fields(Job))
 
 BROKEN: Final = (
     UnpicklingError,
@@ -60,11 +61,19 @@ class Jobs:
     shared: list[tuple[Any, ...]]
 
 
+def shape() -> tuple[tuple[str, ...], ...]:
+    """Return what the classes are like that are handed over: their names, fields and order."""
+    handed_over = (*vars(model).values(), *vars(values).values(), Head, Jobs, Fault)
+    classes = {each for each in handed_over if isinstance(each, type) and is_dataclass(each)}
+    shapes = {(each.__qualname__, *(field.name for field in fields(each))) for each in classes}
+    return (own_fields(Job), *sorted(shapes))
+
+
 def receive(stream: BinaryIO) -> Crontab:
     """Read a crontab. Raises CrontabError where it was refused, or one of BROKEN."""
     unpickler = Unpickler(stream)  # noqa: S301 - of our own process, see above
-    if unpickler.load() != FIELDS:
-        message = "a job is something else there"
+    if unpickler.load() != shape():
+        message = "a crontab is something else there"
         raise UnpicklingError(message)
     head: Head = unpickler.load()
     if head.faults:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from crond_py.crontab.handover import FIELDS, Head, Jobs, view
+from crond_py.crontab.handover import Head, Jobs, shape, view
 from crond_py.crontab.model import Crontab, Job
 from crond_py.dataclass import shared_part
 from crond_py.errors import CrontabError
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 200
 def send(found: Crontab | CrontabError, stream: BinaryIO) -> None:
     """Write a crontab, or why it was refused."""
     pickler = _Pickler(stream, pickle.HIGHEST_PROTOCOL)
-    pickler.dump(FIELDS)
+    pickler.dump(shape())
     if isinstance(found, CrontabError):
         pickler.dump(Head(faults=found.faults))
         return

@@ -75,7 +75,8 @@ class Agenda:
         self._admitter = admitter
         self.leads = LEADS
         self._waiting: Counter[datetime] = Counter()  # how many wait for an instant
-        self._unset: dict[JobState, None] = {}  # those of them that have no timer yet
+        # Those of them that have no timer yet, and whether it is ours if that comes too late.
+        self._unset: dict[JobState, bool] = {}
 
     # --- jobs come and go -----------------------------------------------------------------
 
@@ -255,10 +256,13 @@ class Agenda:
 
     # --- the heap -------------------------------------------------------------------------
 
-    def arm(self, state: JobState, first: datetime | None = None) -> None:
+    def arm(
+        self, state: JobState, first: datetime | None = None, *, is_held_up: bool = True
+    ) -> None:
         """Have the job wait for its first occurrence without a row; ``first``, if it is known.
 
-        It is put on the heap by ``set_timers``.
+        It is put on the heap by ``set_timers``. Should that be after its instant it is we who were
+        held up, but where it had a timer before (not ``is_held_up``).
         """
         self.disarm(state)
         if not state.is_live or state.schedule is None or self._register.is_stopping:
@@ -266,13 +270,16 @@ class Agenda:
         state.next_due = self._first_due(state) if first is None else first
         if state.next_due is not None:
             self._waiting[state.next_due] += 1
-            self._unset[state] = None
+            self._unset[state] = is_held_up
 
     def set_timers(self) -> None:
         """Put on the heap what was armed; by now it is known how many wait for one instant."""
         unset, self._unset = self._unset, {}
         added = Counter(state.next_due for state in unset)
         leads = {due: self._lead_of(self._waiting[due]) for due in added if due is not None}
+        now = self._parts.timekeeper.now()
+        for state, is_held_up in unset.items():
+            state.is_set_late = is_held_up and state.next_due is not None and state.next_due < now
         for state in [*unset, *self._overtaken(added)]:
             if state.timer is not None:
                 self._parts.timers.cancel(state.timer)
@@ -307,10 +314,8 @@ class Agenda:
         return next(lead for least, lead in self.leads if number >= least)
 
     def _wait_for(self, state: JobState, due: datetime, ahead: timedelta) -> None:
-        timekeeper = self._parts.timekeeper
-        state.is_set_late = timekeeper.deadline(due) < timekeeper.reading()
         state.timer = self._parts.timers.call_at(
-            timekeeper.deadline(due - ahead),
+            self._parts.timekeeper.deadline(due - ahead),
             OccurrenceDue(state, due),
             priority=state.job.priority,
         )
@@ -474,7 +479,7 @@ class Agenda:
             else:
                 self._save(state, _shifted(state.cursor, step))
                 self._set_schedule(state)
-            self.arm(state)
+            self.arm(state, is_held_up=False)
 
     def _readings_change(self, state: JobState, now: datetime, step: timedelta) -> None:
         """Account for a step of the clock in a job that is due at its readings."""

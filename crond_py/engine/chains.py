@@ -267,7 +267,7 @@ class Chains:
             seen.add(job)
             eras = [active.run.era for active in _open(state) if active.run.due == news.due]
             if job in self._joins:
-                eras += self._joins[job].open_eras(news.due, news.era)
+                eras += self._joins[job].open_eras(news.due)
             is_accounted = not state.is_live or state.cursor.accounted_until >= news.due
             if state.is_live and isinstance(state.job.trigger, AfterTrigger):
                 waiting += state.job.trigger.conditions

@@ -75,10 +75,13 @@ class Join:
                 self.cycles.popitem(last=False)
         return cycle
 
-    def open_eras(self, due: datetime, era: int) -> list[int]:
-        """Return the era of the run that is to come of a cycle, where it is open."""
-        cycle = self.cycles.get(self.key(due, era))
-        return [] if cycle is None or cycle.is_decided else [cycle.era]
+    def open_eras(self, due: datetime) -> list[int]:
+        """Return the eras of the runs that are to come of cycles of an instant that are open."""
+        return [
+            cycle.era
+            for (instant, _), cycle in self.cycles.items()
+            if instant == due and not cycle.is_decided
+        ]
 
     def is_over(self, due: datetime) -> bool:
         """Whether a cycle was skipped as one of a stretch."""

@@ -48,6 +48,8 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
+    ``process_era`` names the time in which no process can have ended but by itself or as one of
+    several: of the machine's boot, and in it of the first process that ours can see.
     ``random`` returns a number in [0, 1), by which retries are spread. ``host`` is the name that
     jitter is made from, ``own_user`` the number of the user whom jobs run as that name none;
     ``ends_all``: our end is that of every process, as it is of process 1 of a container;
@@ -61,6 +63,7 @@ class Parts:
     processes: Processes
     specify: SpecBuilder
     boot_id: str
+    process_era: str
     random: Callable[[], float]
     remove_outputs: Callable[[Sequence[str]], None]
     task_reader: Callable[[Crontab], TaskJobs]

@@ -142,7 +142,7 @@ class Recoverer:
         self, run: Run, survivors: Mapping[tuple[str, int], Sequence[Survivor]], identity: str
     ) -> Run:
         """Return a run as one that was recalled if it was to be held, and was not let go."""
-        if not _may_be_held(run, self._parts.boot_id):
+        if not _may_be_held(run, self._parts.process_era):
             return run
         (attempt,) = run.attempts
         until = self._parts.processes.let_go_until()
@@ -217,11 +217,11 @@ class Recoverer:
     def _was_left(self, active: ActiveRun) -> bool:
         """Whether a stop has left it to run on: if it is gone it has ended by itself.
 
-        Unless the machine has.
+        Unless the machine has, or the container.
         """
         attempt = active.attempt
-        is_of_this_boot = attempt is not None and attempt.boot_id == self._parts.boot_id
-        return active.run.left_as is Left.RUNNING and is_of_this_boot
+        is_of_this_era = attempt is not None and attempt.boot_id == self._parts.process_era
+        return active.run.left_as is Left.RUNNING and is_of_this_era
 
     def _spec(self, active: ActiveRun) -> ProcessSpec:
         """Return the specification of the present attempt, and name the output it has."""
@@ -301,13 +301,11 @@ class Recoverer:
     def _resume_what_lives(self, found: _Found) -> None:
         """Watch what there is of an attempt, or end it where that is only what it has left."""
         active, is_to_end = found.active, found.recovery is Recovery.END_REST
-        if found.recovery is Recovery.ADOPT_REST:
-            # Where its leader lives, or what looks like it, no crash has cut it short.
-            active.is_cut_short = not any(each.leader for each in found.survivors)
-            active.how_lost = self._how_lost(active) if active.is_cut_short else TAKEN_OVER
-        elif is_to_end:
-            active.how_lost = self._how_lost(active)
-            active.is_cut_short = not self._was_left(active)
+        if found.recovery is not Recovery.ADOPT:
+            # Where its leader is watched, or what looks like it, no crash has cut it short.
+            is_watched = not is_to_end and any(each.leader for each in found.survivors)
+            active.how_lost = TAKEN_OVER if is_watched else self._how_lost(active)
+            active.is_cut_short = not is_watched and not self._was_left(active)
         self._resume_process(found.state, active, found.survivors)
         if not is_to_end:
             self._stopper.take_back(active)
@@ -396,14 +394,14 @@ def _active_run(job: Job, run: Run) -> ActiveRun:
     return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost, earlier_users=earlier_users)
 
 
-def _may_be_held(run: Run, boot_id: str) -> bool:
+def _may_be_held(run: Run, process_era: str) -> bool:
     """Whether only its note can tell that a run's first start was not made, if anything can."""
     if run.state is not State.RUNNING or len(run.attempts) != 1:
         return False
     (attempt,) = run.attempts
     return (
         attempt.number == 1
-        and attempt.boot_id == boot_id
+        and attempt.boot_id == process_era
         and is_held(run.due, attempt.begun_at)
         and attempt.pid is None
         and attempt.started_at is None

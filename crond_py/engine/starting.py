@@ -105,7 +105,7 @@ class Starter:
         active.attempt = Attempt(
             active.attempt_number + 1,
             begun_at=now,
-            boot_id=self._parts.boot_id,
+            boot_id=self._parts.process_era,
             user=self._parts.user_of(active.job),
         )
         active.run = replace(

@@ -37,8 +37,8 @@ ON CONFLICT (job, due, era) DO NOTHING
 
 -- name: update_run
 UPDATE runs SET
-    state = ?1, outcome = ?2, reason = ?3, finished_at = ?4, retry_at = ?5, left_as = ?7
-WHERE id = ?6
+    state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ?, left_as = ?
+WHERE id = ?
 
 -- name: has_run
 SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)

@@ -107,7 +107,7 @@ def claim_row(claim: Claim) -> Row:
 
 
 def set_run_row(write: SetRun) -> Row:
-    """Return the values of ``update_run``."""
+    """Return the values of ``update_run``; what came last to them stands last, as in journals."""
     return (
         write.state.value,
         write.outcome and write.outcome.value,

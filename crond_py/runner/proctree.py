@@ -52,6 +52,19 @@ def boot_id() -> str:
         return ""
 
 
+def process_era() -> str:
+    """Return a name for the time in which the processes that we can see may have lived on.
+
+    A container may end, and all in it, while the machine goes on: so it is that of the boot, and
+    of the process that is the first here.
+    """
+    try:
+        first = start_ticks(1)
+    except OSError:  # it is not for our eyes
+        first = None
+    return boot_id() if first is None else f"{boot_id()} {first}"
+
+
 def start_ticks(pid: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None if there is none."""
     process = read_process(pid)

@@ -167,6 +167,7 @@ class World:
     tasks: TaskBook = field(default_factory=TaskBook)
     daemon: Daemon | None = None
     boots: int = 1
+    containers: int = 1
     crash_in: int | None = None
     crash_at: str | None = None
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -310,6 +311,7 @@ class World:
             processes=processes,
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
             boot_id=f"boot{self.boots}",
+            process_era=f"boot{self.boots} container{self.containers}",
             random=self.random.random,
             remove_outputs=lambda _outputs: None,
             task_reader=lambda _crontab: self.tasks,

@@ -127,16 +127,24 @@ def test_what_another_program_says_is_an_error(
     assert refusal(tmp_path / "crontab.toml").faults[0].suggestion == "restart pycron"
 
 
-def test_a_job_with_other_fields_is_not_taken_for_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["a job", "its own fields", "some jobs", "a value in a job"])
+def test_a_crontab_of_another_shape_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """P7: values are not put into the wrong fields after an upgrade under a running daemon."""
+    own, *others = handover.shape()
+    name = {"a job": "Job", "some jobs": "Jobs", "a value in a job": "Retry"}.get(what)
+    assert name is None or sum(each[0] == name for each in others) == 1
+    other = (
+        own[::-1] if name is None else own,
+        *((*each, "more") if each[0] == name else each for each in others),
+    )
     path = tmp_path / "crontab.toml"
     path.write_text(MANY)
     stream = io.BytesIO()
     send(load_crontab(path), stream)
     stream.seek(0)
-    monkeypatch.setattr(handover, "FIELDS", (*handover.FIELDS, "more"))
+    monkeypatch.setattr(handover, "shape", lambda: other)
     with pytest.raises(handover.BROKEN):
         receive(stream)
 

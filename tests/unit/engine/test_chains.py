@@ -425,6 +425,27 @@ def test_heads_may_have_eras_of_their_own(machine_with: MachineWith) -> None:
     assert outcomes(world, "end").count("succeeded") >= 5
 
 
+def test_an_open_join_above_may_have_another_era(machine_with: MachineWith) -> None:
+    """P1: it is what a join below waits for, also if that has heard of another head first."""
+    up = after("up", left="any", right="any")
+    world = machine_with(HEAD, after("left", "head"), after("right", "head"), up)
+    to_the_hour(world, MINUTE)
+    world.set_clock(-4 * HOUR)
+    other, side = replace(HEAD, name="other"), after("side", "other")
+    known = (HEAD, after("left", "head"), after("right", "head"), up)
+    reload(world, *known, other, side, after("end", up="any", side="any"))
+    behave(world, other=Behaviour(lasts=(5 * SECOND,)))
+    behave(world, right=Behaviour(lasts=(10 * MINUTE,)), side=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    world.kill_daemon()
+    world.pass_time(15 * MINUTE)
+    world.boot_daemon()
+    world.pass_time(5 * MINUTE)
+    eras = [max(run.era for run in rows(world, name)) for name in ("up", "side")]
+    assert eras[0] > eras[1]  # else this test shows nothing
+    assert outcomes(world, "end") == ["succeeded"]
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_upstream_that_was_forgotten(machine_with: MachineWith, *, restarts: bool) -> None:
     """P1: where the row that a cycle waits for was pruned, the cycle still gets its own row."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, Job
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.events import TimersFired
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Cause, Missed, Overlap
@@ -95,6 +95,27 @@ def test_for_long(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) ->
     (missed,) = [run for run in rows(world) if str(run.outcome) == "missed"]
     assert missed.reason == HELD_UP
     assert missed.count == pytest.approx(18, abs=2)
+
+
+@pytest.mark.parametrize("step", [-40, -2, 2])
+@pytest.mark.parametrize("trigger", [MINUTELY.trigger, EveryTrigger(60 * SECOND)])
+def test_a_clock_that_is_set_in_a_freeze(
+    machine_with: MachineWith, trigger: Trigger, step: int
+) -> None:
+    """P1: what fell into the freeze had its timer in time, and was missed for the freeze."""
+    world = machine_with(replace(MINUTELY, trigger=trigger))
+    world.pass_time(timedelta(minutes=2, seconds=50 - world.clock.now().second))
+    before = len(rows(world))
+    world.clock.advance_ns(30 * 10**9)
+    world.set_clock(step * SECOND)
+    world.pass_time(2 * SECOND)
+    fresh = rows(world)[before:]
+    assert not [run for run in fresh if run.cause is Cause.SCHEDULE and run.outcome is None]
+    assert {run.reason for run in fresh if str(run.outcome) == "missed"} <= {
+        'pycron was frozen or the machine suspended; missed = "skip"',
+        'the clock was set forward; missed = "skip"',
+    }
+    assert not [run for run in fresh if str(run.outcome) == "succeeded"]
 
 
 def test_a_freeze_is_another_thing(machine_with: MachineWith) -> None:

@@ -141,6 +141,40 @@ def test_what_a_left_run_has_left_is_ended_and_it_is_not_run_again(
     assert not any(tree.alive for tree in world.machine.trees)
 
 
+def test_what_was_taken_over_and_then_left_is_not_run_again(machine_with: MachineWith) -> None:
+    """P3: its start was never entered, and what it has left behind is all that is found of it."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
+    world = machine_with(job)
+    world.machine.behaviours["a"] = Behaviour(lasts=(20 * MINUTE,), leaves=(40 * MINUTE,))
+    world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
+    world.crash_at, world.crash_in = "after a start", 1
+    world.pass_time(2 * SECOND)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    stop(world)
+    world.kill_daemon()
+    world.pass_time(25 * MINUTE)
+    world.boot_daemon()
+    world.pass_time(50 * MINUTE)
+    (run,) = [run for run in rows(world) if run.attempts and run.due.hour == 23]
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
+
+
+def test_what_ends_with_its_container_has_not_ended_by_itself(machine_with: MachineWith) -> None:
+    """P3: the machine goes on, and its boot with it."""
+    world = machine_with(
+        replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN), lasts=20 * MINUTE
+    )
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    stop(world)
+    world.kill_daemon()
+    world.machine.reboot()
+    world.containers += 1
+    world.boot_daemon()
+    (run,) = rows(world)
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
+
+
 def test_nothing_is_left_by_process_1(machine_with: MachineWith) -> None:
     """P3: its end is that of all the others, and cuts short what was to be left."""
     job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
