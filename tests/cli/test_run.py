@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -152,19 +152,22 @@ sys.addaudithook(look)
 
 
 @pytest.mark.parametrize(
-    ("module", "program"),
+    ("module", "code"),
     [
-        ("crond_py.cli.app", "from crond_py.cli import main; main()"),
-        ("crond_py.engine.core", None),
+        ("crond_py.cli.app", ["-c", "from crond_py.cli import main; main()", "run"]),
+        ("crond_py.engine.core", ["-m", "crond_py.service", '{"daemonize": true}']),
+        (
+            "crond_py.engine.core",
+            ["-m", "crond_py.service", '{"daemonize": false, "crontab": "/dev/null"}'],
+        ),
     ],
-    ids=["command", "service"],
+    ids=["command", "service", "service that has the crontab read"],
 )
 def test_interrupt_before_anything_has_begun(
-    module: str, program: str | None, tmp_path: Path
+    module: str, code: Sequence[str], tmp_path: Path
 ) -> None:
     """A Ctrl-C while pycron is still being loaded ends it at once, and in silence."""
     (tmp_path / "sitecustomize.py").write_text(_INTERRUPTS.format(module=module))
-    code = ["-c", program, "run"] if program else ["-m", "crond_py.service", "{}"]
     ended = subprocess.run(
         [sys.executable, *code],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
