@@ -32,8 +32,10 @@ if __name__ == "__main__":
     from pathlib import Path
 
     from crond_py.crontab.apart import Reading
+    from crond_py.descriptors import occupy_standard_descriptors
     from crond_py.runner.errands import ERRANDS
 
+    occupy_standard_descriptors()  # before anything is opened
     given, reading = json.loads(sys.argv[1]), None
     if not given["daemonize"]:
         # The crontab is read while the rest is imported. What is to go to the background will be

@@ -18,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
+from crond_py.descriptors import occupy_standard_descriptors
 from crond_py.logs.lines import JsonFormatter, LogFormatter, TextFormatter
-from crond_py.logs.writer import LogWriter, Outlet, occupy_standard_descriptors
+from crond_py.logs.writer import LogWriter, Outlet
 from crond_py.ports import PrintedLines
 
 FORMATS: Final = ("text", "json")

@@ -128,7 +128,7 @@ def test_survivor_whose_start_was_not_recorded(daemon: Daemon, bell: Bell, gate:
     log.wait("run of an earlier pycron: adopt rest")
     log.wait("run skipped", job="long")
     gate.open()
-    assert "nobody knows" in log.wait("run lost", run=run)["reason"]
+    assert "nobody saw how it ended" in log.wait("run lost", run=run)["reason"]
     second = log.wait("run started", job="long")["run"]
     gate.open()
     log.wait("run succeeded", run=second)
