@@ -20,8 +20,9 @@ from typing import NoReturn
 from daemon import DaemonContext
 from daemon.daemon import DaemonError
 
+from crond_py.descriptors import occupy_standard_descriptors
 from crond_py.errors import PycronError
-from crond_py.logs.writer import occupy_standard_descriptors, open_log_file
+from crond_py.logs.writer import open_log_file
 
 _DIED = "pycron: the daemon ended before it was up; its log may say why"
 

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from crond_py.descriptors import occupy_standard_descriptors
 from crond_py.errors import PycronError
 from crond_py.logs import configure_logging
 from crond_py.logs.lines import JsonFormatter, TextFormatter
-from crond_py.logs.writer import LogWriter, Outlet, occupy_standard_descriptors
+from crond_py.logs.writer import LogWriter, Outlet
 from crond_py.ports import AttemptKey, PrintedLines
 
 PATIENCE = timedelta(seconds=60)
