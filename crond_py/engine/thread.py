@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from crond_py.crontab.model import Crontab
 from crond_py.engine.core import Core
@@ -181,18 +181,27 @@ class Engine:
 
     def _ask(self, question: Callable[[Core], T]) -> T:
         """Have ``question`` put to the core in the engine's thread and wait for the answer."""
-        answer: Future[T] = Future()
+        # No Future: that is loaded when it is first used, and a stop may have no descriptor for it.
+        answers: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         with self._lock:
             core = self._core
             if core is None or self._is_closed:
                 message = "pycron is not running any more"
                 raise RequestRefusedError(message)
-            self._inbox.put(Call(partial(_put, question, core, answer)))
-        return answer.result()
+            self._inbox.put(Call(partial(_put, question, core, answers)))
+        return answers.get()()
 
 
-def _put(question: Callable[[Core], T], core: Core, answer: Future[T]) -> None:
+def _put(
+    question: Callable[[Core], T], core: Core, answers: queue.SimpleQueue[Callable[[], T]]
+) -> None:
     try:
-        answer.set_result(question(core))
+        answer = question(core)
     except Exception as error:  # noqa: BLE001 - handed to the caller, whose it is
-        answer.set_exception(error)
+        answers.put(partial(_raise, error))
+    else:
+        answers.put(lambda: answer)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -17,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon, Event, EventLog, assert_accounted, begun
+import crond_py
+from tests.support.daemon import Bell, Daemon, Event, EventLog, Gate, assert_accounted, begun
 
 TICK = """
 [jobs.tick]
@@ -25,6 +28,12 @@ schedule = "* * * * * *"
 command = "true"
 missed = "all"
 overlap = "allow"
+"""
+
+WAITING = """
+[jobs.waiting]
+startup = true
+command = 'echo here > bell; read x < gate'
 """
 
 
@@ -36,6 +45,20 @@ def _row(daemon: Daemon, job: str) -> Event:
 def _told(log: EventLog, event: str, job: str) -> Event:
     (told,) = log.all(event, job=job)
     return told
+
+
+def test_stopped_without_a_descriptor_to_be_had(daemon: Daemon, bell: Bell, gate: Gate) -> None:
+    """P8: a stop needs none, also where nothing was ever asked of the daemon before."""
+    log = daemon.start(WAITING, is_up=False)
+    log.wait(f"pycron {crond_py.__version__} is up")
+    bell.wait()
+    _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (4, hard))
+    daemon.signal(signal.SIGTERM)
+    log.wait("stopping")
+    gate.open()
+    assert daemon.wait_exit() == 0, log.text()
+    assert _row(daemon, "waiting")["outcome"] == "succeeded"
 
 
 # --- what a run needs ---------------------------------------------------------------------------
