@@ -327,8 +327,16 @@ def _was_ended_before(evidence: Evidence, key: tuple[int, int], other: tuple[int
 def _out_of_turn(evidence: Evidence, rule: Rule) -> Iterator[str]:
     begins = [w for w in evidence.words if w.job == rule.job and w.kind == "begin"]
     for before, after in pairwise(begins):
-        if before.due >= after.due:
+        if before.due >= after.due and not _was_asked_for_later(evidence, before, after):
             yield f"{rule.job}: run {after.run_id} of {after.due} came after that of {before.due}"
+
+
+def _was_asked_for_later(evidence: Evidence, before: Word, after: Word) -> bool:
+    """Tell whether a run was asked for when one that is due a little later had been claimed."""
+    earlier, later = evidence.runs.get(before.run_id), evidence.runs.get(after.run_id)
+    if earlier is None or later is None or later.cause != "manual":
+        return False
+    return earlier.claimed_at <= later.claimed_at
 
 
 # --- what was answered holds ----------------------------------------------------------------------

@@ -139,6 +139,22 @@ def _beyond_the_limit() -> Evidence:
     return replace(evidence, words=(*_said(0), *_said(2, status=3)))
 
 
+def _asked_for_at_the_last_moment() -> Evidence:
+    """Return a run that was asked for when the next occurrence had been claimed ahead."""
+    ahead = replace(_run(1, _attempt(1, 1)), claimed_at=_at(1) - SECOND // 2)
+    asked_at = _at(1) - SECOND // 10
+    asked = replace(
+        _run(4, _attempt(1, 4)),
+        due=asked_at,
+        last_due=asked_at,
+        claimed_at=asked_at,
+        cause="manual",
+    )
+    words = [replace(word, due=asked_at) for word in _said(4)]
+    evidence = _with_rule(_with_runs(_good(), ahead, asked), overlap="queue")
+    return replace(evidence, words=(*_said(0), *_said(1), *words, *_said(2, status=3)))
+
+
 SOUND = {
     "missed beyond the limit": _beyond_the_limit,
     "missed stretch": _stretch,
@@ -158,6 +174,7 @@ SOUND = {
         _with_words(_with_runs(_good(), _by_hand()), *_words_by_hand()),
         triggered=frozenset({8}),
     ),
+    "asked for at the last moment": _asked_for_at_the_last_moment,
     "two alive where two may be": lambda: _with_rule(
         replace(_good(), words=tuple(_overlapping())), overlap="allow", max_running=2
     ),
