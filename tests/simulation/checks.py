@@ -690,7 +690,7 @@ def _had_surely_not_begun(inspector: Inspector, run: Run, attempt: Attempt) -> b
     """Whether a first start was to be made at a later instant than any that was noted."""
     world = inspector.world
     was_held = LEAST_HELD < run.due - attempt.begun_at <= LONGEST_AHEAD
-    is_of_this_boot = attempt.boot_id == f"boot{world.boots}"
+    is_of_this_boot = attempt.boot_id == world.process_era
     was_there = attempt.pid is not None or attempt.number > 1 or attempt.started_at is not None
     if was_there or not was_held or not is_of_this_boot:
         return False

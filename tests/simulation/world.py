@@ -193,6 +193,11 @@ class World:
         self.machine.tells_exits = self.random.random() < 0.3
         self.ledger = MemoryLedger()
 
+    @property
+    def process_era(self) -> str:
+        """The name of the time in which processes may have lived on."""
+        return f"boot{self.boots} container{self.containers}"
+
     # --- the crontab ----------------------------------------------------------------------
 
     def add_random_jobs(self, number: int) -> None:
@@ -311,7 +316,7 @@ class World:
             processes=processes,
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
             boot_id=f"boot{self.boots}",
-            process_era=f"boot{self.boots} container{self.containers}",
+            process_era=self.process_era,
             random=self.random.random,
             remove_outputs=lambda _outputs: None,
             task_reader=lambda _crontab: self.tasks,
