@@ -117,12 +117,12 @@ def without_texts(code: CodeType) -> CodeType:
 def _has_text(code: CodeType) -> bool:
     """Tell whether the first constant is the text of a function, and has no other use.
 
-    The compiler puts it there. From Python 3.13 on a flag says so; before, each function has one
+    The compiler puts it there. From Python 3.14 on a flag says so; before, each function has one
     or None, and what is none (a lambda, a comprehension) has a name in brackets.
     """
     if not code.co_consts or not isinstance(code.co_consts[0], str):
         return False
-    if sys.version_info >= (3, 13):
+    if sys.version_info >= (3, 14):
         return bool(code.co_flags & _HAS_DOCSTRING)
     return code.co_flags & _FUNCTION == _FUNCTION and not code.co_name.startswith("<")
 
