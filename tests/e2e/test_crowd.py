@@ -19,7 +19,7 @@ from tests.support.daemon import PATIENCE_S, Daemon, job_text
 WORKERS = 4
 CRONTAB = job_text("idle", "true", 'every = "1h"') + f"\n[pools.default]\nworkers = {WORKERS}\n"
 A_SECOND = timedelta(seconds=1)
-STORED_A_SECOND = 1_000
+STORED_A_SECOND = 2_000
 """So many at least can be submitted: a crowd is due when all of it is there."""
 
 BEFORE = """
