@@ -549,9 +549,12 @@ class Core:
 
         Raises RequestRefusedError where it cannot be entered now; the runs are ended all the same.
         """
+        if not all(active.is_claimed for active in runs):
+            self._flush(is_urgent=True)  # else it could not be noted of them that they are ended
         ended = [
             (active, active.run.state.value, self._stopper.cancel(active, _ON_REQUEST))
             for active in runs
+            if active.stage is not Stage.ENDED
         ]
         self._flush(is_urgent=True)
         cancelled = [*pending]
