@@ -301,15 +301,16 @@ class Recoverer:
     def _resume_what_lives(self, found: _Found) -> None:
         """Watch what there is of an attempt, or end it where that is only what it has left."""
         active, is_to_end = found.active, found.recovery is Recovery.END_REST
-        if found.recovery is not Recovery.ADOPT:
+        has_leader = found.recovery is Recovery.ADOPT
+        if not has_leader:
             # Where its leader is watched, or what looks like it, no crash has cut it short.
-            is_watched = not is_to_end and any(each.leader for each in found.survivors)
-            active.how_lost = TAKEN_OVER if is_watched else self._how_lost(active)
-            active.is_cut_short = not is_watched and not self._was_left(active)
+            has_leader = not is_to_end and any(each.leader for each in found.survivors)
+            active.how_lost = TAKEN_OVER if has_leader else self._how_lost(active)
+            active.is_cut_short = not has_leader and not self._was_left(active)
         self._resume_process(found.state, active, found.survivors)
-        if not is_to_end:
+        if has_leader:  # else it has ended, and how it was left still counts
             self._stopper.take_back(active)
-        elif active.stop is None:
+        elif is_to_end and active.stop is None:
             self._stopper.resume(active, Stop(Outcome.LOST, active.how_lost))
 
     def _resume_process(

@@ -363,11 +363,13 @@ class World:
         self._note_left()
 
     def _note_left(self) -> None:
-        """Note what a stop has left to run on, and has been able to write that of."""
+        """Note what a stop has left to run on, and has been able to write that of.
+
+        Of what it had taken over without knowing its leader that may have ended before its eyes.
+        """
         for run in self.ledger.open_runs():
             key = AttemptKey(run.id, len(run.attempts))
-            tree = self.machine.by_key.get(key)
-            if run.left_as is Left.RUNNING and tree is not None and tree.leader.is_alive:
+            if run.left_as is Left.RUNNING and key in self.machine.by_key:
                 self.requests.left_running.add(key)
 
     def drain(self) -> None:
