@@ -230,8 +230,9 @@ class Lag:
 class Attempt:
     """One process of a run. ``number`` counts from 1.
 
-    ``start_ticks`` is field 22 of /proc/PID/stat (proc(5)); with ``boot_id`` it tells a process
-    from a later one that got the same pid. ``reason`` says what the exit status cannot
+    ``start_ticks`` is field 22 of /proc/PID/stat (proc(5)); with ``boot_id``, which names the boot
+    of the machine and in it that of the container, it tells a process from a later one that got the
+    same pid. ``reason`` says what the exit status cannot
     ("no such file or directory: backup", "timed out after 2h"). ``stopping`` is set while the
     attempt is being ended before its own end: what its outcome will be, and ``reason`` says why.
     With an ``outcome`` it is over, and what it and earlier ones have left is being ended; it is

@@ -17,7 +17,7 @@ from crond_py.control.client import Conversation
 from crond_py.control.protocol import GetStatus, Stop, Stopping
 from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError
-from crond_py.model import Run, State
+from crond_py.model import Left, Run, State
 from crond_py.schedule import format_duration
 
 _LONGEST_POLL_MS: Final = 2**31 - 1
@@ -128,10 +128,7 @@ class _Waiting:
 
 
 def _is_waited_for(run: Run) -> bool:
-    # The engine is a lot to load, and only a stop that takes its time needs to know.
-    from crond_py.engine.stopping import LEFT_RUNNING  # noqa: PLC0415
-
-    return run.state is State.RUNNING and run.reason != LEFT_RUNNING
+    return run.state is State.RUNNING and run.left_as is not Left.RUNNING
 
 
 def _listed(runs: Sequence[Run]) -> str:

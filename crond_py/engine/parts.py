@@ -48,8 +48,8 @@ class TaskJobs(Protocol):
 class Parts:
     """What the engine is built from.
 
-    ``process_era`` names the time in which no process can have ended but by itself or as one of
-    several: of the machine's boot, and in it of the first process that ours can see.
+    ``process_era`` names the time in which a process may have lived on: the boot of the machine,
+    and in it that of the container.
     ``random`` returns a number in [0, 1), by which retries are spread. ``host`` is the name that
     jitter is made from, ``own_user`` the number of the user whom jobs run as that name none;
     ``ends_all``: our end is that of every process, as it is of process 1 of a container;

@@ -66,11 +66,11 @@ class ActiveRun:
     ``job`` is the definition that its next attempt goes by. ``lost`` counts the attempts that a
     crash cut short or nobody saw the end of; ``how_lost`` says it of the present one, whose process
     is gone, or nobody knows which it is, and ``is_cut_short`` that it may be run again for it.
-    ``earlier_users`` are whom its earlier attempts were started as, None
-    where nobody knows. ``ticket`` is its place among those that wait for a slot, ``share``
-    what its slot counts to, ``waits`` what it has waited for before its first start, ``ready_ns``
-    from when it could have begun, on the monotonic clock. ``on_begun`` is called once it waits for
-    its turn no longer, ``on_end`` with the finished run once its outcome is in the ledger.
+    ``earlier_users`` are whom its earlier attempts were started as, None where nobody knows.
+    ``ticket`` is its place among those that wait for a slot, ``share`` what its slot counts to,
+    ``waits`` what it has waited for before its first start, ``ready_ns`` from when it could have
+    begun, on the monotonic clock. ``on_begun`` is called once it waits for its turn no longer,
+    ``on_end`` with the finished run once its outcome is in the ledger.
     """
 
     job: Job

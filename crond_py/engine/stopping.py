@@ -24,12 +24,9 @@ class Stopper:
         self._signals = signals
 
     def leave(self, active: ActiveRun) -> None:
-        """Note of a run that is to be left to the next daemon that no crash has cut it short.
-
-        Nor is it to be our own end that does.
-        """
+        """Note of a run that is to be left to the next daemon that no crash has cut it short."""
         has_begun = active.attempt is not None and active.attempt.started_at is not None
-        is_whole = has_begun and not active.is_cut_short and not self._parts.ends_all
+        is_whole = has_begun and not active.is_cut_short
         if is_whole and active.is_to_be_left and active.run.left_as is not Left.RUNNING:
             active.run = replace(active.run, reason=LEFT_RUNNING, left_as=Left.RUNNING)
             self._parts.outbox.write(

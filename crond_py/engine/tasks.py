@@ -107,7 +107,7 @@ class Tasks:
         """Return the lane in which a run of an earlier daemon counts as one that waits."""
         job = active.job
         task = None
-        with suppress(LedgerError):
+        with suppress(LedgerError):  # it counts where its job says then
             task = self._stored(job.name)
         return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
 

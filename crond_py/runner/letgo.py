@@ -150,7 +150,7 @@ class LetGo:
         self._descriptor = -1
 
     def _begin_file(self, path: Path) -> None:
-        new = path.with_name(f"{path.name}.new")
+        new = _beginning(path)
         with suppress(FileNotFoundError):
             new.unlink()
         if self._descriptor >= 0:
@@ -174,10 +174,16 @@ class LetGo:
         """Have no note: better that nobody knows what has begun than that it is said wrongly."""
         assert self._path is not None  # noqa: S101 - else nothing is written
         self._drop()
-        with suppress(OSError):
-            self._path.unlink()
+        for path in (self._path, _beginning(self._path)):
+            with suppress(OSError):
+                path.unlink()
         self._path = None
         log.warning("that starts are let go cannot be noted: %s", error)
+
+
+def _beginning(path: Path) -> Path:
+    """Return where the file is until it is whole."""
+    return path.with_name(f"{path.name}.new")
 
 
 def _open(path: Path) -> int:

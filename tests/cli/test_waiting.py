@@ -27,13 +27,12 @@ from crond_py.control.protocol import (
     WaitRun,
 )
 from crond_py.control.server import ControlServer
-from crond_py.engine.stopping import LEFT_RUNNING
-from crond_py.model import Run, State
+from crond_py.model import Left, Run, State
 from crond_py.places import control_socket
 from tests.cli.program import PYCRON, environment, on_terminal, pycron
 from tests.unit.control.fakes import ENDED, ME, NOON, RUNNING
 
-LEFT = replace(RUNNING, id=3, job="upgrade", reason=LEFT_RUNNING)
+LEFT = replace(RUNNING, id=3, job="upgrade", left_as=Left.RUNNING)
 QUEUED = replace(RUNNING, id=9, job="later", state=State.QUEUED)
 OTHER = replace(RUNNING, id=8, job="poll")
 WHERE = " (pycron history 8, pycron logs 8 -f)\n"

@@ -175,19 +175,40 @@ def test_what_ends_with_its_container_has_not_ended_by_itself(machine_with: Mach
     assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
 
 
-def test_nothing_is_left_by_process_1(machine_with: MachineWith) -> None:
-    """P3: its end is that of all the others, and cuts short what was to be left."""
-    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
-    world = machine_with(job, lasts=20 * MINUTE)
+def test_it_is_said_that_what_is_left_ends_with_process_1(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P8: whoever asked for it is told that it cannot be had there."""
+    world = machine_with(replace(JOB, on_stop=OnStop.LEAVE), lasts=20 * MINUTE)
     assert world.daemon is not None
     world.daemon.core._parts.ends_all = True
     world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    assert stop(world) == [True]
+    assert "runs end with pycron, which is process 1" in caplog.messages
+
+
+def test_what_is_left_of_a_left_run_is_watched_and_a_crash_comes(
+    machine_with: MachineWith,
+) -> None:
+    """P3: that it was left, and then ended by itself, is known also after that."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
+    world = machine_with(job)
+    world.machine.behaviours["a"] = Behaviour(lasts=(20 * MINUTE,), leaves=(40 * MINUTE,))
+    world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
+    world.crash_at, world.crash_in = "after a start", 1  # so nobody knows which is its leader
+    world.pass_time(2 * SECOND)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
     stop(world)
     world.kill_daemon()
-    world.machine.reboot()  # so it looks, but for the name of the boot, which is the host's
+    world.pass_time(25 * MINUTE)
+    for _ in range(2):
+        world.boot_daemon()
+        world.pass_time(20 * MINUTE)
+        world.kill_daemon()
     world.boot_daemon()
-    (run,) = rows(world)
-    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost", "None"]
+    (run,) = [run for run in rows(world) if run.due.hour == 23]
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
 
 
 @pytest.mark.parametrize("on_crash", list(OnCrash))

@@ -9,8 +9,9 @@ import pytest
 
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Trigger
 from crond_py.engine.events import Call, StopLimitDue, TimersFired
+from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError
-from crond_py.model import EveryMode, Outcome
+from crond_py.model import EveryMode, OnCrash, Outcome, Overlap
 from crond_py.ports import RunQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
@@ -72,6 +73,27 @@ def test_a_stop_does_not_wait_for_ever() -> None:
     assert not stopped
     world.pass_time(2 * SECOND)
     assert stopped == [True]
+
+
+def test_a_cancel_while_a_claim_is_pending_outlives_a_power_cut() -> None:
+    """P6: once it is said that a run is cancelled, it stays so and is not run again."""
+    world = world_of(CronTrigger(("* * * * *",)), on_crash=OnCrash.RERUN, overlap=Overlap.ALLOW)
+    world.machine.behaviours = {"a": Behaviour(lasts=(MINUTE,))}
+    world.pass_time(MINUTE / 2)
+    world.ledger.failing = LedgerError("disk full")
+    world.pass_time(MINUTE / 2 + SECOND / 2 - world.clock.now().microsecond * SECOND / 10**6)
+    world.ledger.failing = None
+    assert world.daemon is not None
+    core, told = world.daemon.core, list[Cancelled]()
+    core.handle([Call(lambda: told.extend(core.cancel_job("a")))])
+    assert [each.run_id for each in told] == [1]
+    world.ledger = world.ledger.crash(power_cut=True, flushed=0)
+    world.daemon = None
+    world.machine.reboot()
+    world.boot_daemon()
+    run = world.ledger.run(1)
+    assert run is not None
+    assert run.outcome is Outcome.CANCELLED
 
 
 def test_a_failing_ledger_is_asked_once_a_second() -> None:
