@@ -1,4 +1,4 @@
-"""A daemon for tests: the installed program on a crontab of the test's own."""
+"""A daemon for tests: the installed program on a crontab of the test's own, or its socket alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,26 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from crond_py.clock import SystemClock
 from crond_py.control.client import call
 from crond_py.control.protocol import Stop
+from crond_py.control.server import ControlServer, Handler
 from crond_py.errors import PycronError
 from crond_py.places import control_socket
 from tests.cli.program import PYCRON
+
+
+@contextlib.contextmanager
+def serving(env: Mapping[str, str], handler: Handler) -> Iterator[ControlServer]:
+    """Have ``handler`` answer on the control socket until the block ends."""
+    state_dir = Path(env["PYCRON_STATE_DIR"])
+    state_dir.mkdir(mode=0o700, exist_ok=True)
+    server = ControlServer(control_socket(state_dir), handler, SystemClock())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @contextlib.contextmanager

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from crond_py.clock import SystemClock
 from crond_py.control.address import Peer
 from crond_py.control.protocol import (
     CancelJob,
@@ -26,11 +23,10 @@ from crond_py.control.protocol import (
     Waited,
     WaitRun,
 )
-from crond_py.control.server import ControlServer
 from crond_py.engine.view import Cancelled
 from crond_py.model import Cause, Outcome, Run, State
-from crond_py.places import control_socket
 from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
+from tests.cli.running import serving
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ENDED = Run(
@@ -72,20 +68,8 @@ class Daemon:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Return an environment with a state directory."""
-    (tmp_path / "state").mkdir(mode=0o700)
+    """Return an environment whose home is empty."""
     return environment(tmp_path)
-
-
-@contextlib.contextmanager
-def serving(env: dict[str, str], daemon: Daemon) -> Iterator[None]:
-    """Have ``daemon`` answer on the control socket."""
-    server = ControlServer(control_socket(Path(env["PYCRON_STATE_DIR"])), daemon, SystemClock())
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop()
 
 
 WAS_RETRYING = Cancelled(7, "backup", "waiting_retry", ending=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
@@ -19,12 +18,11 @@ from crond_py.clock import SystemClock
 from crond_py.control.batches import LONGEST_TASK
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import MOST_TASKS
-from crond_py.control.server import ControlServer
 from crond_py.errors import LedgerError
 from crond_py.model import Scale, Task
-from crond_py.places import control_socket
 from crond_py.ports import NewTask, Submitted
 from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron
+from tests.cli.running import serving
 from tests.unit.control.fakes import FakeEngine, FakeService
 
 LOGIN = pwd.getpwuid(os.geteuid()).pw_name
@@ -40,22 +38,9 @@ def engine() -> FakeEngine:
 @pytest.fixture
 def env(tmp_path: Path, engine: FakeEngine) -> Iterator[dict[str, str]]:
     """Return the environment of a client for whom a daemon with that engine is running."""
-    (tmp_path / "state").mkdir(mode=0o700)
     env = environment(tmp_path)
-    with serving(env, engine):
+    with serving(env, Handlers(engine, FakeService(), SystemClock())):
         yield env
-
-
-@contextlib.contextmanager
-def serving(env: dict[str, str], engine: FakeEngine) -> Iterator[None]:
-    """Have an engine's tasks taken in on the control socket."""
-    handlers = Handlers(engine, FakeService(), SystemClock())
-    server = ControlServer(control_socket(Path(env["PYCRON_STATE_DIR"])), handlers, SystemClock())
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop()
 
 
 def settings(task: Task) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from crond_py.clock import SystemClock
 from crond_py.control.address import Peer
 from crond_py.control.protocol import (
     DaemonStatus,
@@ -26,10 +25,9 @@ from crond_py.control.protocol import (
     Waited,
     WaitRun,
 )
-from crond_py.control.server import ControlServer
 from crond_py.model import Left, Run, State
-from crond_py.places import control_socket
 from tests.cli.program import PYCRON, environment, on_terminal, pycron
+from tests.cli.running import serving
 from tests.unit.control.fakes import ENDED, ME, NOON, RUNNING
 
 LEFT = replace(RUNNING, id=3, job="upgrade", left_as=Left.RUNNING)
@@ -72,20 +70,8 @@ class Daemon:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Return an environment with a state directory."""
-    (tmp_path / "state").mkdir(mode=0o700)
+    """Return an environment whose home is empty."""
     return environment(tmp_path)
-
-
-@contextlib.contextmanager
-def serving(env: dict[str, str], daemon: Daemon) -> Iterator[ControlServer]:
-    """Have ``daemon`` answer on the control socket."""
-    server = ControlServer(control_socket(Path(env["PYCRON_STATE_DIR"])), daemon, SystemClock())
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @contextlib.contextmanager

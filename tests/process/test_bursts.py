@@ -199,6 +199,20 @@ def test_what_is_stopped_before_its_instant_never_begins(harness: Harness) -> No
     assert reasons == {"stopped before it was started"}
 
 
+def held_back(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Hold ushers back before they begin: the first event says so, the second lets them go on."""
+    is_there, may_begin = threading.Event(), threading.Event()
+    begin = Usher.begin
+
+    def begin_later(usher: Usher) -> None:
+        is_there.set()
+        assert may_begin.wait(PATIENCE_S)
+        begin(usher)
+
+    monkeypatch.setattr(Usher, "begin", begin_later)
+    return is_there, may_begin
+
+
 def assert_recalled(harness: Harness, specs: Sequence[ProcessSpec]) -> None:
     """Look that each start is told, and nothing else, to have been recalled."""
     for spec in specs:
@@ -229,15 +243,7 @@ def test_what_an_usher_has_is_recalled(
 
     That its instant has passed by then changes nothing for what has not begun.
     """
-    is_there, may_begin = threading.Event(), threading.Event()
-    begin = Usher.begin
-
-    def begin_later(usher: Usher) -> None:
-        is_there.set()
-        assert may_begin.wait(PATIENCE_S)
-        begin(usher)
-
-    monkeypatch.setattr(Usher, "begin", begin_later)
+    is_there, may_begin = held_back(monkeypatch)
     specs = [harness.spec(("/bin/true",)) for _ in range(30)]
     until_ns = CLOCK.monotonic_ns() + ahead_ns
     usher_all(harness, specs, ahead_ns=ahead_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,9 +16,8 @@ from crond_py.ports import ProcessSpec
 from crond_py.runner import process
 from crond_py.runner.letgo import MOST_LENT, LetGo, Loan
 from crond_py.runner.spawn import spawn
-from crond_py.runner.ushers import Usher
 from tests.process.conftest import PATIENCE_S, Harness
-from tests.process.test_bursts import assert_recalled, usher_all
+from tests.process.test_bursts import assert_recalled, held_back, usher_all
 
 CLOCK = SystemClock()
 NOON = datetime.fromisoformat("2026-03-01T12:00:00Z")
@@ -200,15 +198,7 @@ def test_an_usher_notes_at_the_instant(harness: Harness) -> None:
 
 def test_what_is_recalled_is_not_noted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """P2: an usher that sees that it is recalled has let nothing go."""
-    is_there, may_begin = threading.Event(), threading.Event()
-    begin = Usher.begin
-
-    def begin_later(usher: Usher) -> None:
-        is_there.set()
-        assert may_begin.wait(PATIENCE_S)
-        begin(usher)
-
-    monkeypatch.setattr(Usher, "begin", begin_later)
+    is_there, may_begin = held_back(monkeypatch)
     specs = held(harness, 30)
     usher_all(harness, specs, ahead_ns=3_600_000_000_000)
     assert is_there.wait(PATIENCE_S)
