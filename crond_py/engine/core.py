@@ -503,6 +503,11 @@ class Core:
         """
         if self._register.is_stopping:
             raise RequestRefusedError("nothing is submitted: pycron is stopping")
+        self._tasks.begin_attending()
+        self._flush(is_urgent=True)  # instants of elapsed time count from the cursor of tasks
+        if not self._parts.outbox.is_empty:
+            message = f"nothing is submitted: {self._ledger_trouble or 'the ledger is not written'}"
+            raise LedgerError(message)
         return self._tasks.submit(tasks)
 
     def cancel_task(self, task_id: int) -> list[Cancelled]:

@@ -126,15 +126,19 @@ class Tasks:
 
     # --- requests -------------------------------------------------------------------------
 
+    def begin_attending(self) -> None:
+        """Note, before the first task is handed in, that tasks are attended to from now on."""
+        if not self._lanes:
+            self._attend()
+
     def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:
         """Enter tasks, all or none. Their due instants are on the wall clock, there and back.
 
-        Raises LedgerError.
+        What ``begin_attending`` and steps of the clock noted must be in the ledger. Raises
+        LedgerError.
         """
         wall, on_scale = self._attendance.wall, self._attendance.on_scale
         rows = [replace(each, due=on_scale(each.lane.scale, each.due)) for each in tasks]
-        if not self._lanes:
-            self._attend()
         submitted = self._ledger.submit(rows, self._parts.timekeeper.now())
         for task in (each.task for each in submitted if each.is_new):
             lane = self._lane(task.lane)

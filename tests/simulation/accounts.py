@@ -159,6 +159,8 @@ class Accounts:
                 self.unsettled.add(name)
             if not job.enabled or name in self.out_of_force or name not in self.cursors:
                 self.unsettled.add(name)
+            if not job.enabled:
+                self.cursors.pop(name, None)  # that it was in force is over
         self.unsettled |= self.open.keys() - self.world.jobs.keys()
 
     # --- a look ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -532,7 +532,7 @@ class Definition:
         hidden = {"name", "trigger", "command", "keep_runs", "keep_for"}
         said = [
             f"{name}={_short(getattr(job, name))}"
-            for name in Job.__slots__
+            for name in (each.name for each in fields(Job))
             if name not in hidden and getattr(job, name) != getattr(plain, name)
         ]
         return "; ".join([describe_trigger(job), *said])

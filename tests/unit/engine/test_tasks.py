@@ -347,6 +347,29 @@ def test_elapsed_time_ignores_the_clock(world: World) -> None:
     assert len(world.machine.trees) == 1
 
 
+def test_elapsed_time_counts_from_what_the_ledger_has(world: World) -> None:
+    """P1: a crash right after the first task is handed in does not lose when it is due."""
+    world.set_clock(-timedelta(days=3650))
+    assert world.daemon is not None
+    world.daemon.core.submit([new_task(world, scale=Scale.STEADY)])
+    restart(world, SECOND)
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
+def test_a_step_that_was_not_written_is_written_first(world: World) -> None:
+    """P1: a task that is handed in while the ledger is behind counts from the clock as it is."""
+    submit(world, new_task(world, scale=Scale.STEADY, in_=HOUR))
+    world.ledger.fail_next(LedgerError("disk full"))
+    world.set_clock(timedelta(days=3650))
+    assert world.daemon is not None
+    world.daemon.core.submit([new_task(world, scale=Scale.STEADY, in_=HOUR)])
+    restart(world, SECOND)
+    assert all_rows(world) == []
+    world.pass_time(2 * HOUR)
+    assert [run.outcome for run in all_rows(world)] == [Outcome.SUCCEEDED] * 2
+
+
 def test_wall_time_follows_the_clock(world: World) -> None:
     """``at`` is when the clock reads so: later after a step back, missed after one on."""
     submit(world, new_task(world, in_=100 * SECOND))
