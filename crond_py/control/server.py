@@ -2,7 +2,8 @@
 
 One thread accepts, blocked in the kernel while nobody comes; each connection has a thread of its
 own, at most ``Limits.connections`` of them. A peer has ``Limits.patience`` for each line, so one
-that is stuck costs a thread for that long and holds up nobody (P4). The socket has mode 0600, and
+that is stuck costs a thread for that long and holds up nobody (P4). One descriptor is kept in
+reserve: where there is no other left, it serves to tell peers so. The socket has mode 0600, and
 besides the kernel must say that the peer is the superuser or the daemon's own user (P9).
 
 State: made, started, stopped; a stopped server stays stopped. What a handler raises becomes an
@@ -15,6 +16,7 @@ import contextlib
 import errno
 import logging
 import os
+import select
 import socket
 import stat
 import threading
@@ -42,6 +44,11 @@ _BACKLOG: Final = 64
 _OUT_OF_RESOURCES: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 )  # fmt: skip
+_WAYS_OUT: Final = {
+    errno.EMFILE: "; raise its limit on open files (LimitNOFILE= in its unit, or ulimit -n)"
+}
+_SHORTAGE_S: Final = 1.0
+"""How long a shortage must last until peers are turned away."""
 
 Handler = Callable[[Request[Any], Peer], object]
 """Answers a request of a peer with a reply of the protocol, or raises a PycronError. Called by
@@ -73,6 +80,7 @@ class ControlServer:
         self._listener: socket.socket | None = None
         self._identity: tuple[int, int] | None = None
         self._acceptor: threading.Thread | None = None
+        self._reserve: int | None = None
         self._connections: dict[socket.socket, threading.Thread] = {}
 
     # --- start and stop -------------------------------------------------------------------
@@ -176,6 +184,13 @@ class ControlServer:
     # --- connections ----------------------------------------------------------------------
 
     def _accept_loop(self, listener: socket.socket) -> None:
+        self._keep_reserve()
+        try:
+            self._accept_all(listener)
+        finally:
+            self._free_reserve()
+
+    def _accept_all(self, listener: socket.socket) -> None:
         is_short = False
         while not self._stopping.is_set():
             try:
@@ -183,10 +198,12 @@ class ControlServer:
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     # Peers wait in the queue meanwhile; to try again at once would only spin.
-                    if not is_short:
+                    if is_short:
+                        self._turn_away(listener, error)
+                    else:
                         log.error("no client is let in for now: %s", error.strerror)
                     is_short = True
-                    self._stopping.wait(1.0)
+                    self._stopping.wait(_SHORTAGE_S)
                 elif self._stopping.is_set():
                     return  # the listener was shut down
                 elif error.errno != errno.ECONNABORTED:
@@ -198,6 +215,31 @@ class ControlServer:
             except Exception:  # the boundary of one connection
                 log.exception("a client was not let in")
                 connection.close()
+
+    def _turn_away(self, listener: socket.socket, shortage: OSError) -> None:
+        """Tell those who wait why they are not let in, each by the descriptor in reserve."""
+        hint = _WAYS_OUT.get(shortage.errno or 0, "")
+        error = RequestRefusedError(f"pycron lets nobody in: {shortage.strerror}{hint}")
+        waiting = select.poll()
+        waiting.register(listener, select.POLLIN)
+        with contextlib.suppress(OSError):  # it was taken, or it is not that which is lacking
+            while waiting.poll(0) and not self._stopping.is_set():
+                self._free_reserve()
+                try:
+                    connection, _ = listener.accept()
+                    _refuse(connection, error)
+                finally:
+                    self._keep_reserve()
+
+    def _keep_reserve(self) -> None:
+        if self._reserve is None:
+            with contextlib.suppress(OSError):  # it is tried again in the next shortage
+                self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _free_reserve(self) -> None:
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            os.close(reserve)
 
     def _admit(self, connection: socket.socket) -> None:
         """Give the connection a thread, or a refusal."""

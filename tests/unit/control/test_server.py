@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import socket
 import stat
 import subprocess
@@ -338,6 +339,35 @@ def test_one_client_too_many_is_told_so(path: Path) -> None:
             conversation.call(Ping())
         with pytest.raises(RequestRefusedError, match="as many clients"):
             call(path, Ping())
+
+
+def test_who_comes_while_no_descriptor_is_left_is_told_so(path: Path) -> None:
+    """P8: within seconds, and each of them; once there are some again, all goes on."""
+    with serving(path), contextlib.ExitStack() as stack:
+        call(path, Ping())
+        peers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        with no_descriptor_left():
+            for peer in peers:
+                peer.settimeout(30)
+                peer.connect(str(path))
+            for peer in peers[1:]:  # the kernel has had a descriptor ready for the first
+                answer = json.loads(peer.recv(65536))
+                assert "Too many open files; raise its limit" in answer["error"]["message"]
+        assert call(path, Ping())
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Have this process use every descriptor that it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    newest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (newest + 8, hard))
+    with contextlib.ExitStack() as hoard:
+        hoard.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                hoard.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        yield
 
 
 def test_a_peer_that_goes_away_frees_its_place(path: Path) -> None:
