@@ -1,4 +1,4 @@
-"""What jobs of a crontab name and this machine does not have: directories, files, shells.
+"""What jobs of a crontab name and this machine does not have: directories, files, programs.
 
 A run of such a job would not start. What cannot be looked at is taken to be there: the daemon may
 be another user.
@@ -10,16 +10,31 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from crond_py.crontab.model import Crontab, Job
 from crond_py.errors import CannotStartError
 from crond_py.printable import printable_line
 from crond_py.runner.envfile import parse_env_file
-from crond_py.runner.environment import RESERVED
+from crond_py.runner.environment import PATH, RESERVED
+from crond_py.runner.programs import find_program
+from crond_py.runner.shellless import SHELL, split_simple
+
+_Named = TypeVar("_Named", bound="str | _Program")
 
 _MOST_NAMED: Final = 3
 _LARGEST_READ: Final = 1 << 20
+
+
+class _Program(NamedTuple):
+    """The first word of a command, and what it is looked up by."""
+
+    name: str
+    path: str
+    cwd: str
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def absent(crontab: Crontab) -> Iterator[str]:
@@ -31,22 +46,23 @@ def absent(crontab: Crontab) -> Iterator[str]:
         ("stdin", _stdin, _fault_of_file),
     ):
         yield from _faults(crontab.jobs.values(), key, named, fault_of)
+    yield from _faults(crontab.jobs.values(), "command", _programs, _fault_of_program)
 
 
 def _faults(
     jobs: Iterable[Job],
     key: str,
-    named: Callable[[Job], Sequence[str]],
-    fault_of: Callable[[str], str],
+    named: Callable[[Job], Sequence[_Named]],
+    fault_of: Callable[[_Named], str],
 ) -> Iterator[str]:
-    found: dict[str, list[Job]] = {}
+    found: dict[_Named, list[Job]] = {}
     for job in jobs:
-        for path in named(job):
-            found.setdefault(path, []).append(job)
-    for path, those in found.items():
-        if fault := fault_of(path):
+        for each in named(job):
+            found.setdefault(each, []).append(job)
+    for each, those in found.items():
+        if fault := fault_of(each):
             names = listed([job.name for job in those])
-            yield f"{those[0].source}: {key} {printable_line(path)} of {names}: {fault}"
+            yield f"{those[0].source}: {key} {printable_line(str(each))} of {names}: {fault}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -69,6 +85,20 @@ def _env_files(job: Job) -> Sequence[str]:
 
 def _stdin(job: Job) -> Sequence[str]:
     return (str(job.stdin),) if isinstance(job.stdin, Path) else ()
+
+
+def _programs(job: Job) -> Sequence[_Program]:
+    """Return what a job executes, where that can be told without a shell and without its user."""
+    words: Sequence[str] | None = job.command
+    if isinstance(job.command, str):
+        words = split_simple(job.command) if job.shell == SHELL else None
+    if not words or job.env_files:
+        return ()
+    name, path = words[0], job.env.get("PATH", PATH)
+    places = [name] if "/" in name else path.split(":")
+    if job.cwd is None and not all(each.startswith("/") for each in places):
+        return ()  # it counts from the home of the job's user
+    return (_Program(name, path, job.cwd or "/"),)
 
 
 def _mode(path: str) -> int | None:
@@ -119,4 +149,14 @@ def _fault_of_env_file(path: str) -> str:
     except CannotStartError as error:
         line, _, fault = str(error).partition(f"{printable_line(path)}:")[2].partition(": ")
         return f"line {line}: {fault}"
+    return ""
+
+
+def _fault_of_program(program: _Program) -> str:
+    try:
+        find_program(*program)
+    except (FileNotFoundError, NotADirectoryError):
+        return "there is no such file" if "/" in program.name else "it is not found on PATH"
+    except OSError:
+        pass  # it may be the daemon's user who can
     return ""

@@ -195,6 +195,39 @@ command = "true"
     assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
 
 
+def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_path: Path) -> None:
+    """Also of a text that is one simple command; what only a shell can tell is left to it."""
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    commands = {
+        "array": '["bakcup", "--all"]',
+        "simple": "'bakcup --all'",
+        "absolute": '["/opt/no/such/tool"]',
+        "below": f'["./mising"]\ncwd = "{tmp_path}"',
+        "on-path": '["tool"]\nenv = { PATH = "' + str(tmp_path) + '" }',
+        "there": f'["./tool"]\ncwd = "{tmp_path}"',
+        "in-home": '["./tool"]',
+        "shell": "'bakcup | tee x'",
+        "builtin": "'exit 3'",
+        "other-shell": "'bakcup'\nshell = '/bin/bash'",
+        "elsewhere": "'bakcup'\nenv_file = '/dev/null'",
+    }
+    path = tmp_path / "crontab.toml"
+    path.write_text(
+        "".join(f"[jobs.{job}]\nevery = '1h'\ncommand = {c}\n" for job, c in commands.items())
+    )
+    done = pycron("check", env=env)
+    assert done.stdout == f"OK: {len(commands)} jobs in {path}\n"
+    assert done.stderr.splitlines() == [
+        f"pycron: warning: {path}:{warning}"
+        for warning in (
+            "1: command bakcup of array, simple: it is not found on PATH",
+            "7: command /opt/no/such/tool of absolute: there is no such file",
+            "10: command ./mising of below: there is no such file",
+        )
+    ]
+
+
 def test_what_the_machine_lacks_is_a_warning(env: dict[str, str], tmp_path: Path) -> None:
     """As pycron env and exec say it, with the jobs that would not start; the crontab is good."""
     (tmp_path / "bad.env").write_text("A=1\nno such line\n")
