@@ -354,7 +354,16 @@ def ledger_trouble(world: World) -> None:
         also(world)
         world.pass_time(world.random.choice((0, 3)) * SECOND)
     world.set_trouble(None)
+    _cancel_what_is_unwritten(world)
     world.pass_time(world.random.choice((0, 2)) * SECOND)
+
+
+def _cancel_what_is_unwritten(world: World) -> None:
+    """Cancel every other task that has moved on, of which the ledger does not know yet."""
+    unwritten = [] if world.daemon is None else list(world.daemon.core._tasks._unwritten)
+    for task_id in unwritten:
+        if task_id % 2:
+            requests.cancel(world, task_id)
 
 
 @action(2)

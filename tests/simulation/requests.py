@@ -30,6 +30,7 @@ def cancel(world: World, task_id: int) -> None:
     answer = world.ask(lambda core: core.cancel_task(task_id))
     if not isinstance(answer, list) or world.ledger.failing is not None:
         return
+    world.tasks.over.setdefault(task_id, max(world.ledger._content.runs, default=0))
     for each in answer:
         if each.run_id:
             world.requests.asked_to_cancel.add(each.run_id)

@@ -35,13 +35,17 @@ _GRACE_NS = 2 * 10**9
 
 @dataclass(slots=True)
 class TaskBook:
-    """What has been handed in. ``told`` are the ids that a submitter was told of."""
+    """What has been handed in. ``told`` are the ids that a submitter was told of.
+
+    ``over`` has, for each task that somebody was told is cancelled, the largest id of a run then.
+    """
 
     jobs: list[Job] = field(default_factory=list)
     handed_in: dict[int, Task] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
     keys: dict[str, int] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
+    over: dict[int, int] = field(default_factory=dict)
 
     @property
     def keep_for(self) -> timedelta | None:
@@ -159,6 +163,11 @@ def _wrong_rows(world: World, first: Task, task: Task, rows: list[Run]) -> Itera
         run.outcome is Outcome.CANCELLED for run in rows
     ):
         yield "P6", "it was cancelled, and no row says so", name
+    last_id = world.tasks.over.get(task.id)
+    for run in rows:
+        has_begun = run.attempts or run.outcome is Outcome.SKIPPED
+        if last_id is not None and run.id > last_id and has_begun:
+            yield "P6", f"it was cancelled, and came again as run {run.id}", name
 
 
 def _wrong_dues(first: Task, rows: list[Run]) -> Iterator[Wrong]:

@@ -89,6 +89,15 @@ def forget_to_cancel_retries(old: Callable[..., bool]) -> Callable[..., bool]:
     return cancel
 
 
+def cancel_what_is_written(old: Callable[..., bool]) -> Callable[..., bool]:
+    """Find nothing to come of a task whose next instant the ledger does not know yet."""
+
+    def cancel(self: Tasks, task_id: int, reason: str) -> bool:
+        return task_id not in self._unwritten and old(self, task_id, reason)
+
+    return cancel
+
+
 def retry_when_cancelled(old: Callable[..., None]) -> Callable[..., None]:
     """Judge an ended attempt by its exit, though it was cancelled: it is tried again."""
 
@@ -380,6 +389,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
     "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
+    "what has moved on is not cancelled": (Tasks, "cancel", cancel_what_is_written, "P6"),
     # stop, and what is kept
     "everything is left at a stop": (
         ActiveRun,
@@ -405,6 +415,7 @@ TRIED_FIRST = {
     "nothing that was held has begun": 690,
     "nobody knows what was held": 86,
     "a cancelled task comes all the same": 1,
+    "what has moved on is not cancelled": 17,
     "elapsed time follows the clock": 671,
     "what follows is seen to before a start is over": 430,
     "a clock that is right again is a new one": 131,
