@@ -372,6 +372,7 @@ class ProcessRunner:
             is_own=True,
             users=users_beside(spec, _uid_of(spec, spawned.pid)),
             leftovers=spec.leftovers,
+            output=self._output_of(spec, spawned),
             memory_floor_kb=spawned.memory_floor_kb,
         )
         if self._streams is None:  # else its file, if it names one, has nothing of this process
@@ -383,6 +384,12 @@ class ProcessRunner:
             log.exception("process %d of run %s is not watched", spawned.pid, spec.tag)
             note = f"process {spawned.pid} is not watched: {FAILED}"
             self._tell(Ended(spec.key, Exit(), self._clock.now(), note))
+
+    def _output_of(self, spec: ProcessSpec, spawned: Spawned) -> str | None:
+        """Return the file that a process of ours writes to, if it has one."""
+        if spec.output is None or spawned.note or self._streams is not None:
+            return None
+        return str(spec.output.path)
 
     def _try_to_keep(self, spec: ProcessSpec) -> None:
         try:

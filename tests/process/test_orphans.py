@@ -162,6 +162,7 @@ def test_an_orphan_without_a_mark_is_the_only_runs_unless_we_are_pid_one(
         assert orphan.pid == pid
         monkeypatch.setattr(os, "getpid", lambda: me)
         assert list(orphans.of(only)) == ([] if me == 1 else [pid])
+        assert list(orphans.strays_of(only)) == ([pid] if me == 1 else [])
         monkeypatch.undo()
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -179,6 +180,7 @@ def test_an_orphan_without_a_mark_is_no_runs_where_we_began_with_children(
     try:
         assert {orphan.pid for orphan in orphans.look()} == {service, worker}
         assert orphans.of(only) == {}
+        assert orphans.strays_of(only).keys() == {service, worker}
     finally:
         for pid in (service, worker):
             os.kill(pid, signal.SIGKILL)
