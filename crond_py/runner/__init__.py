@@ -43,7 +43,8 @@ and not the run; where descriptors are short, threads wait in their place.
 There is no cgroup for each run. Python cannot start a process in one, and moving it there takes
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
-``process`` has the port, ``adoption`` and ``rests`` its part for what others have started or left;
+``process`` has the port, ``adoption``, ``believed`` and ``rests`` its part for what others have
+started or left;
 ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` (by ``origins``)
 do the work,
 ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree by ``marks``, which
