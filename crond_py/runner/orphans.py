@@ -215,8 +215,8 @@ class Orphans:
         """
         with self._lock:
             living = list(self._living.values())
-            table = {each.key: each for each in self._children()}
         doubtful = [orphan for orphan in living if _may_be_of(orphan, child)]
+        table = {each.key: each for each in self._children()} if doubtful else {}
         shown = read_all_marks([orphan.pid for orphan in doubtful])
         for orphan in doubtful:
             self._judge(orphan, shown[orphan.pid], child, table)
