@@ -82,6 +82,8 @@ class Orphans:
         self._starts: dict[int, AttemptKey] = {}
         self._undecided: dict[int, set[int]] = {}
         self._living: dict[int, Orphan] = {}
+        # What has ended since the last look that can have met all that it left.
+        self._gone: list[Orphan] = []
         # What an usher has started is ours once that has ended, and in the table a little later.
         self._ushered: list[Callable[[], set[int]]] = []
         self._lineage = Lineage()
@@ -137,11 +139,15 @@ class Orphans:
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects = self._suspects(table) if met else {}
+            before = self._living
             self._living = {
                 pid: orphan or self._meet(pid, suspects)
                 for pid, orphan in living.items()
                 if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
+            if snapshot is None or not procfile.tells_children():  # a picture may be older
+                self._gone.clear()
+            self._gone += (before[pid] for pid in before.keys() - self._living.keys())
             if snapshot is not None:
                 self._lineage.note(snapshot, self._roots(table))
             return [orphan for orphan in self._living.values() if not orphan.is_watched]
@@ -185,7 +191,10 @@ class Orphans:
     def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
         """Return the runs that an orphan which is met now may belong to."""
         found: dict[AttemptKey, Child | None] = {}
-        for orphan in self._living.values():  # it may have brought forth the new one
+        for orphan in (
+            *self._living.values(),
+            *self._gone,
+        ):  # it may have brought forth the new one
             if orphan.key is not None:
                 found[orphan.key] = None
             else:
