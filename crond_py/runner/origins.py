@@ -27,7 +27,7 @@ Origin = tuple[int, AttemptKey]
 class Lineage:
     """Whose the processes in the latest picture were, by their parents.
 
-    For one thread at a time.
+    Any thread may ask; one at a time notes.
     """
 
     def __init__(self) -> None:

@@ -148,9 +148,11 @@ class Orphans:
             if snapshot is None or not procfile.tells_children():  # a picture may be older
                 self._gone.clear()
             self._gone += (before[pid] for pid in before.keys() - self._living.keys())
-            if snapshot is not None:
-                self._lineage.note(snapshot, self._roots(table))
-            return [orphan for orphan in self._living.values() if not orphan.is_watched]
+            roots = self._roots(table) if snapshot is not None else {}
+            unwatched = [orphan for orphan in self._living.values() if not orphan.is_watched]
+        if snapshot is not None:  # without the lock, which every start waits for
+            self._lineage.note(snapshot, roots)
+        return unwatched
 
     def _meet(self, pid: int, suspects: dict[AttemptKey, Child | None]) -> Orphan:
         """Return what is known of an orphan that was not seen before."""
@@ -191,10 +193,8 @@ class Orphans:
     def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
         """Return the runs that an orphan which is met now may belong to."""
         found: dict[AttemptKey, Child | None] = {}
-        for orphan in (
-            *self._living.values(),
-            *self._gone,
-        ):  # it may have brought forth the new one
+        # Any of these may have brought forth the new one.
+        for orphan in (*self._living.values(), *self._gone):
             if orphan.key is not None:
                 found[orphan.key] = None
             else:
