@@ -459,8 +459,9 @@ class Ended:
     """The process has ended, and after ``stop`` also every descendant that was found.
 
     ``note`` says, for people, what of its tree is left: descendants that are left alone, or that
-    could not be ended. It is empty where nothing is. ``has_left``: something may be left, of this
-    attempt or of an earlier one, that no ``stop`` has reached.
+    could not be ended, and what may be of its tree or of another. It is empty where nothing is.
+    ``has_left``: something may be left, of this attempt or of an earlier one, that no ``stop`` has
+    reached.
     """
 
     key: AttemptKey

@@ -175,6 +175,7 @@ class Service:
         self._engine = Engine()
         self._dispatcher = Dispatcher(self._clock, self._deliver, name="pycron-dispatcher")
         self._runner: ProcessRunner | None = None
+        self._let_go = LetGo(options.places.let_go, boot_id(), self._clock)
         self._notifier = Notifier.from_environment()
         self._inbox = Inbox()
         self._janitor = Janitor()
@@ -237,7 +238,7 @@ class Service:
             self._engine.process_event,
             self._clock,
             sinks=sinks,
-            let_go=LetGo(places.let_go, boot_id()),
+            let_go=self._let_go,
         )
         runner.open()
         stack.callback(runner.close)
@@ -374,7 +375,7 @@ class Service:
     @property
     def troubles(self) -> Sequence[str]:
         """What lasts and is not as it should be, around the engine."""
-        return (self._refusal,) if self._refusal else ()
+        return tuple(filter(None, (self._refusal, self._let_go.trouble)))
 
     @property
     def stop_timeout(self) -> timedelta | None:

@@ -29,9 +29,10 @@ What holds, whatever happens:
    where only some of a tree is left.
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by
    parents, by the environment, by a brand that no program sheds unless it means to, and by being
-   handed to us when its parent ends. An orphan that sheds all of that is ended with its run only
-   if no other run can have brought it forth, and never where we are pid 1 or had children of
-   somebody else's from the beginning.
+   handed to us when its parent ends. An orphan that sheds all of that is told by its output, and
+   by whose it was in an earlier picture. Else it is ended with its run only if no other that may
+   leave something can have brought it forth, and never where we are pid 1 or had children of
+   somebody else's from the beginning; then the end of the run says that it is left.
 8. What the daemon starts for itself is an errand, and no look at the processes finds it.
 9. Marks can be taken on by any local user. They count only on processes of root, of our own user
    and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
@@ -42,8 +43,10 @@ and not the run; where descriptors are short, threads wait in their place.
 There is no cgroup for each run. Python cannot start a process in one, and moving it there takes
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
-``process`` has the port, ``adoption`` and ``rests`` its part for what others have started or left;
-``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` do the work,
+``process`` has the port, ``adoption``, ``believed`` and ``rests`` its part for what others have
+started or left;
+``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` (by ``origins``)
+do the work,
 ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree by ``marks``, which
 ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``, ``environs``, ``pidfds``
 and ``subreaper`` know Linux.

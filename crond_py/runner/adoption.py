@@ -14,15 +14,15 @@ from crond_py.runner.child import Child
 from crond_py.runner.supervisor import Supervisor
 
 
-def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> bool:
-    """Watch a survivor as if it had been started here; False if it has just ended."""
+def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Child | None:
+    """Watch a survivor as if it had been started here; None if it has just ended."""
     try:
         pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
     except OSError:  # out of descriptors: it may be there, and is looked for
         pidfd = None
     else:
         if pidfd is None:
-            return False
+            return None
     child = Child(
         spec.key,
         tag=survivor.tag,
@@ -31,10 +31,10 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> bool
         pidfd=pidfd,
         is_own=False,
         is_adopted=True,
-        users=users_beside(spec, survivor.uid),
+        users=users_by_now(spec, survivor.uid),
         leftovers=spec.leftovers,
     )
-    return supervisor.watch(child)
+    return child if supervisor.watch(child) else None
 
 
 def adopt_rest(supervisor: Supervisor, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
@@ -101,6 +101,11 @@ def users_beside(spec: ProcessSpec, uid: int | None) -> frozenset[int] | None:
     uids = {uid, *map(_find_uid, spec.earlier_users)}
     known = {each for each in uids if each is not None}
     return proctree.trusted_users() | known if len(known) == len(uids) else None
+
+
+def users_by_now(spec: ProcessSpec, uid: int | None) -> frozenset[int] | None:
+    """Return the same where nobody has to be asked for that; else None."""
+    return None if spec.earlier_users else users_beside(spec, uid)
 
 
 def names_user(spec: ProcessSpec) -> bool:

@@ -17,9 +17,9 @@ from crond_py.runner.proctree import Process
 class Child:
     """A process that was started or adopted here and, once it is to be ended, its tree.
 
-    Changed only under the supervisor's lock, but for ``sent``, ``sent_to_all``,
-    ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked`` and ``hunts``, which are the
-    ender's own.
+    Changed only under the supervisor's lock, but for ``users``, which may get known late, and
+    ``sent``, ``sent_to_all``, ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked`` and
+    ``hunts``, which are the ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
     and where descriptors were short: then a thread waits for it, or it is looked for (``unheld``).
@@ -32,6 +32,7 @@ class Child:
     ``members`` are descendants under watch by their pidfds, each with its pid and start;
     ``unwatched`` are those for which no descriptor was left, by pid, each with its start and
     whether it is owed a signal; ``spared`` those that we may not signal, start by pid.
+    ``output`` is the file that it was started to write to, and nobody else.
     ``users`` are those whose processes are believed when they show the run's marks, as every local
     user can read and take these; None: all are.
     ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
@@ -46,6 +47,7 @@ class Child:
     is_adopted: bool = False
     users: frozenset[int] | None = None
     leftovers: Leftovers = Leftovers.LEAVE
+    output: str | None = None
     memory_floor_kb: int = 0
     stop: signal.Signals | None = None
     has_ended: bool = False
@@ -78,6 +80,11 @@ class Child:
     def ends_earlier(self) -> bool:
         """Return whether what earlier attempts of its run have left is to be ended with it."""
         return self.stop is not None and self.key.number > 1
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Return whether nothing of it is to be left when it is over."""
+        return self.stop is not None or self.leftovers is Leftovers.KILL
 
     @property
     def tree_is_gone(self) -> bool:

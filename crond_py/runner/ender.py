@@ -31,7 +31,12 @@ from crond_py.model import Leftovers
 from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
-from crond_py.runner.leftovers import describe_elusive, describe_left, describe_spared
+from crond_py.runner.leftovers import (
+    describe_elusive,
+    describe_left,
+    describe_spared,
+    describe_strays,
+)
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.reach import attend, is_in_group, signal_leader
 from crond_py.runner.watch import Watch
@@ -207,7 +212,8 @@ class Ender:
         staying = [process for process in left if not proctree.is_ending(process.pid)]
         has_leader = child.pid != 0
         if not left or (has_leader and child.leftovers is Leftovers.LEAVE):
-            self._watch.finish(child, describe_left(staying), seen=None)
+            strays = self._describe_strays(child) if child.leaves_nothing else ""
+            self._watch.finish(child, describe_left(staying) or strays, seen=None)
             return False
         new = [process for process in left if watched.get(process.pid) != process.start_ticks]
         for process in new:
@@ -228,7 +234,8 @@ class Ender:
         """
         snapshot = pictures.full
         watched = self._watch.members_of(child)
-        known = {**self._watch.orphans_of(child), **watched}
+        orphans = self._watch.orphans_of(child)
+        known = {**orphans, **watched}
         descendants = find_descendants(snapshot, child.root, known)
         is_first = child.sent_to_all is not number
         child.sent_to_all = number
@@ -256,6 +263,8 @@ class Ender:
             child.was_rechecked = True
             return True
         if was_gone and not is_short:
+            if any(pid not in snapshot.processes for pid in orphans):  # met after the picture
+                return True
             self._finish(child, number)
         return False
 
@@ -272,7 +281,11 @@ class Ender:
                 return
             self._watch.finish(child, describe_elusive(), seen=number)
             return
-        self._watch.finish(child, describe_spared(child.spared), seen=number)
+        left = describe_spared(child.spared), self._describe_strays(child)
+        self._watch.finish(child, "; ".join(filter(None, left)), seen=number)
+
+    def _describe_strays(self, child: Child) -> str:
+        return describe_strays(self._watch.strays_of(child))
 
     def _has_caught_all(self, child: Child, number: signal.Signals) -> bool:
         """Return whether all that is left of a tree is under watch, as far as we can see it."""

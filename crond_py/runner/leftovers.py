@@ -27,7 +27,7 @@ def describe_spared(spared: Mapping[int, int]) -> str:
 
     ``spared`` has their start ticks by pid; one that has ended since is not spoken of.
     """
-    there = [pid for pid, ticks in spared.items() if proctree.start_ticks(pid) == ticks]
+    there = _still_there(spared)
     parts = [
         f"process {pid} ({_name(pid)}) belongs to {_owner(pid)} and could not be ended"
         for pid in there[:_MOST_NAMED]
@@ -37,9 +37,34 @@ def describe_spared(spared: Mapping[int, int]) -> str:
     return "; ".join(parts)
 
 
+def describe_strays(strays: Mapping[int, int]) -> str:
+    """Return which processes were not ended since nothing tells whose they are, or "" for none.
+
+    ``strays`` is as above.
+    """
+    there = _still_there(strays)
+    parts = [
+        f"process {pid} ({_name(pid)}) was left: nothing tells whether it came from this run"
+        for pid in there[:_MOST_NAMED]
+    ]
+    if len(there) > _MOST_NAMED:
+        parts.append(f"so were {len(there) - _MOST_NAMED} more")
+    return "; ".join(parts)
+
+
 def describe_elusive() -> str:
     """Return what is said of a tree that nobody can be sure to have ended."""
     return "some of it forks faster than it can be ended, and may run on"
+
+
+def _still_there(processes: Mapping[int, int]) -> list[int]:
+    """Return the pids of those that have not ended, out of start ticks by pid."""
+    found = [(proctree.read_process(pid), ticks) for pid, ticks in processes.items()]
+    return [
+        process.pid
+        for process, ticks in found
+        if process is not None and process.start_ticks == ticks and not process.is_zombie
+    ]
 
 
 def _name(pid: int) -> str:

@@ -10,6 +10,9 @@ believed only in the boot of the machine in which it was made. Where there is no
 boot, nobody knows what has begun. It is never lowered, so a clock that was set back makes it tell
 less and nothing wrong.
 
+Where it cannot be written there is none, until with a start some seconds later it can: then it
+begins with what could not be noted meanwhile.
+
 The file begins with the boot; behind that are numbers, the largest of which is the note: the first
 is ours, each of the others is lent to one usher at a time, so that nobody has to read what it
 raises. Not responsible for what is claimed how long ahead (``engine.ahead``).
@@ -26,13 +29,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from crond_py.clock import EPOCH
+from crond_py.clock import EPOCH, SystemClock
 from crond_py.dataclass import dataclass
+from crond_py.ports import Clock
 
 NUMBER: Final = struct.Struct("<q")
 """How an instant is written: microseconds since the Unix epoch."""
 
 MOST_LENT: Final = 63
+
+AGAIN_NS: Final = 10_000_000_000
+"""How long after it could not be written it is tried again."""
 
 _TITLE = b"pycron let go 1\n"
 _HEAD_BYTES = 64
@@ -54,19 +61,33 @@ class Loan:
 class LetGo:
     """The note at ``path``, of the boot ``boot_id``; without a path there is none. Any thread."""
 
-    def __init__(self, path: Path | None = None, boot_id: str = "") -> None:
+    def __init__(
+        self, path: Path | None = None, boot_id: str = "", clock: Clock | None = None
+    ) -> None:
         self._path = path if boot_id else None  # where nobody can tell the boot it says nothing
+        self._clock = clock or SystemClock()
         self._head = (_TITLE + boot_id.encode("ascii")).ljust(_HEAD_BYTES, b"\0")
         self._lock = threading.Lock()
         self._descriptor = -1
         self._numbers: list[int] = []
         self._free = list(range(MOST_LENT, 0, -1))
         self._noted = 0
+        self._fault = ""
+        self._again_ns = 0
+        # What was not noted because of a fault, and files that were given up while they were lent.
+        self._missed = 0
+        self._given_up: list[int] = []
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no note just now, for people; empty where all is well."""
+        fault = self._fault  # another thread may write it
+        return f"{fault}; it is tried again with a later start" if fault else ""
 
     def until(self) -> datetime | None:
         """Return up to which instant starts may have been let go; None: nobody knows."""
         with self._lock:
-            if self._path is None:
+            if self._path is None or self._fault:
                 return None
             try:
                 descriptor = _open(self._path)
@@ -93,11 +114,17 @@ class LetGo:
         """Note that starts which were held for an instant are let go. Does not raise."""
         value = (instant - EPOCH) // _MICROSECOND
         with self._lock:
-            if value <= self._noted or not self._is_open():
+            if value <= self._noted:
+                return
+            if not self._is_open():
+                self._missed = max(self._missed, value)
+                return
+            if value <= self._noted:  # as the file says
                 return
             try:
                 os.pwrite(self._descriptor, NUMBER.pack(value), _HEAD_BYTES)
             except (OSError, struct.error) as error:
+                self._missed = max(self._missed, value)
                 self._give_up(error)
             else:
                 self._noted = value
@@ -118,6 +145,7 @@ class LetGo:
         """Take back what an usher was lent, now that it has ended."""
         with self._lock:
             self._free.append((loan.place - _HEAD_BYTES) // NUMBER.size)
+            self._close_given_up()
 
     def close(self) -> None:
         """Let go of the file. Idempotent."""
@@ -130,26 +158,38 @@ class LetGo:
         """Whether there is a file to write to; one of another boot, or none, is begun anew."""
         if self._path is None or self._descriptor >= 0:
             return self._path is not None
+        if self._fault and self._clock.monotonic_ns() < self._again_ns:
+            return False
         try:
             with suppress(FileNotFoundError):
                 self._descriptor = _open(self._path)
             numbers = self._read(self._descriptor) if self._descriptor >= 0 else None
-            if numbers is None:
-                self._begin_file(self._path)
-                numbers = [0] * (1 + MOST_LENT)
-        except OSError as error:
+            if numbers is None or self._missed:
+                numbers = [max(self._missed, *(numbers or [0])), *[0] * MOST_LENT]
+                self._begin_file(self._path, numbers)
+        except (OSError, struct.error) as error:
             self._give_up(error)
             return False
         self._numbers, self._noted = numbers, numbers[0]
+        if self._fault:
+            log.info("that starts are let go is noted again")
+        self._fault, self._missed = "", 0
         return True
 
     def _drop(self) -> None:
         """Close the file, but not while it is lent: its number might be another file's by then."""
-        if self._descriptor >= 0 and len(self._free) == MOST_LENT:
-            os.close(self._descriptor)
+        if self._descriptor >= 0:
+            self._given_up.append(self._descriptor)
         self._descriptor = -1
+        self._close_given_up()
 
-    def _begin_file(self, path: Path) -> None:
+    def _close_given_up(self) -> None:
+        if len(self._free) == MOST_LENT:
+            for descriptor in self._given_up:
+                os.close(descriptor)
+            self._given_up.clear()
+
+    def _begin_file(self, path: Path, numbers: list[int]) -> None:
         new = _beginning(path)
         with suppress(FileNotFoundError):
             new.unlink()
@@ -158,7 +198,7 @@ class LetGo:
             self._descriptor = -1
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(new, flags, 0o600)
-        os.pwrite(self._descriptor, self._head.ljust(_SIZE, b"\0"), 0)
+        os.pwrite(self._descriptor, self._head + b"".join(map(NUMBER.pack, numbers)), 0)
         new.rename(path)
 
     def _read(self, descriptor: int) -> list[int] | None:
@@ -177,8 +217,13 @@ class LetGo:
         for path in (self._path, _beginning(self._path)):
             with suppress(OSError):
                 path.unlink()
-        self._path = None
-        log.warning("that starts are let go cannot be noted: %s", error)
+        # Of what was lent an usher may yet let it go.
+        self._missed = max(self._missed, self._noted, *self._numbers, 0)
+        self._noted = 0
+        self._again_ns = self._clock.monotonic_ns() + AGAIN_NS
+        is_new, self._fault = not self._fault, f"that starts are let go cannot be noted: {error}"
+        if is_new:
+            log.warning("%s", self._fault)
 
 
 def _beginning(path: Path) -> Path:

@@ -64,6 +64,11 @@ class Marks(NamedTuple):
         branded = None if self.brand is None else tag_of_brand(self.brand, identity)
         return None if is_told and branded and branded[0] != self.tag else branded
 
+    def are_of_ledger_of(self, tag: str) -> bool:
+        """Return whether they name some attempt of the ledger that a tag is of."""
+        identity = tag.rpartition("-")[0]
+        return self._is_of(identity) or self.attempt_of(identity) is not None
+
     def _is_of(self, identity: str) -> bool:
         return self.tag.startswith(f"{identity}-")
 

@@ -11,11 +11,14 @@ CONFIG_PROC_CHILDREN lists only processes, among them children that are just bei
 in the table yet. There, a child that is not in the table is an orphan once every start that was
 going on when it was first seen is over.
 
-Whose it is: it is in the session or group of a job, it carries a job's marks, or it was seen as
-a member of a tree. An orphan without any mark belongs to the one run that can have brought it
-forth, if there is but one: a run that was there when the orphan was met, and began before it.
-Not so where we are pid 1, or had children when we began (``service & exec pycron run``): there,
-what others have started comes to us, too.
+Whose it is: it is in the session or group of a job, it carries a job's marks, it was seen as a
+member of a tree, or it holds a job's output (see ``origins``). Of any other it is known which runs
+can have brought it forth: those that were there when it was met, and began before it. It is ended
+with the last of these that is ended, if all the others were, too: then whose it is makes no
+difference. One that may be of a run which goes on, or has ended by itself, is let be, and told of
+as a stray of the run that is ended: to end somebody else's process is worse than to leave one.
+Where we are pid 1, or had children when we began (``service & exec pycron run``), what others have
+started comes to us, too; so there each of them is a stray.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
 from crond_py.runner.marks import Marks, read_all_marks, read_brand
+from crond_py.runner.origins import Lineage, Origin, outputs_of
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -44,7 +48,8 @@ class Orphan:
 
     ``suspects`` are the runs it may belong to, as of when it was met, with what is known of those
     until it is judged; ``key`` is the one it does belong to, None while nobody knows.
-    ``is_watched``: somebody will tell when it ends.
+    ``is_marked``: it shows the marks of a run of ours, whichever that is. ``is_watched``: somebody
+    will tell when it ends.
     """
 
     pid: int
@@ -52,6 +57,7 @@ class Orphan:
     start_ticks: int | None = None
     key: AttemptKey | None = None
     is_judged: bool = False
+    is_marked: bool = False
     is_watched: bool = False
 
 
@@ -76,8 +82,13 @@ class Orphans:
         self._starts: dict[int, AttemptKey] = {}
         self._undecided: dict[int, set[int]] = {}
         self._living: dict[int, Orphan] = {}
+        # What has ended since the last look that can have met all that it left.
+        self._gone: list[Orphan] = []
         # What an usher has started is ours once that has ended, and in the table a little later.
         self._ushered: list[Callable[[], set[int]]] = []
+        self._lineage = Lineage()
+        # Runs of which nothing was to be left, as long as something may yet be of them.
+        self._done_with: set[AttemptKey] = set()
         self._has_strangers = _has_living_child()
 
     def usher_begins(self, pids: Callable[[], set[int]]) -> None:
@@ -128,12 +139,35 @@ class Orphans:
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects = self._suspects(table) if met else {}
+            before = self._living
             self._living = {
-                pid: orphan or Orphan(pid, suspects)
+                pid: orphan or self._meet(pid, suspects)
                 for pid, orphan in living.items()
                 if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
-            return [orphan for orphan in self._living.values() if not orphan.is_watched]
+            if snapshot is None or not procfile.tells_children():  # a picture may be older
+                self._gone.clear()
+            self._gone += (before[pid] for pid in before.keys() - self._living.keys())
+            roots = self._roots(table) if snapshot is not None else {}
+            unwatched = [orphan for orphan in self._living.values() if not orphan.is_watched]
+        if snapshot is not None:  # without the lock, which every start waits for
+            self._lineage.note(snapshot, roots)
+        return unwatched
+
+    def _meet(self, pid: int, suspects: dict[AttemptKey, Child | None]) -> Orphan:
+        """Return what is known of an orphan that was not seen before."""
+        ticks, key = self._lineage.origin_of(pid) or (None, None)
+        return Orphan(pid, suspects, ticks, key)
+
+    def _roots(self, table: list[Child]) -> dict[int, Origin]:
+        """Return the processes of which it is known whose they are, and with them their trees."""
+        leaders = [(child.pid, child.start_ticks, child.key) for child in table]
+        orphans = [(orphan.pid, orphan.start_ticks, orphan.key) for orphan in self._living.values()]
+        return {
+            pid: (ticks, key)
+            for pid, ticks, key in leaders + orphans
+            if ticks is not None and key is not None
+        }
 
     def _decide(self, pids: list[int]) -> list[int]:
         """Return those of our children that are certainly no jobs, of those not in the table.
@@ -159,7 +193,8 @@ class Orphans:
     def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
         """Return the runs that an orphan which is met now may belong to."""
         found: dict[AttemptKey, Child | None] = {}
-        for orphan in self._living.values():  # it may have brought forth the new one
+        # Any of these may have brought forth the new one.
+        for orphan in (*self._living.values(), *self._gone):
             if orphan.key is not None:
                 found[orphan.key] = None
             else:
@@ -189,15 +224,39 @@ class Orphans:
         """
         with self._lock:
             living = list(self._living.values())
-        doubtful = [o for o in living if o.key is None and child.key in o.suspects]
+        doubtful = [orphan for orphan in living if _may_be_of(orphan, child)]
+        table = {each.key: each for each in self._children()} if doubtful else {}
         shown = read_all_marks([orphan.pid for orphan in doubtful])
         for orphan in doubtful:
-            self._judge(orphan, shown[orphan.pid], child)
+            self._judge(orphan, shown[orphan.pid], child, table)
         return {
             orphan.pid: orphan.start_ticks
             for orphan in living
             if orphan.start_ticks is not None and _is_key_of(orphan.key, child)
         }
+
+    def strays_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of what may be of a child's run and was not ended with it, by pid.
+
+        As of the last look for what is of that run.
+        """
+        with self._lock:
+            living = list(self._living.values())
+        return {
+            orphan.pid: orphan.start_ticks
+            for orphan in living
+            if orphan.start_ticks is not None and not orphan.is_marked and _may_be_of(orphan, child)
+        }
+
+    def is_done_with(self, key: AttemptKey) -> None:
+        """Note that an attempt is over, and that nothing of it was to be left."""
+        with self._lock:
+            unclear = [orphan for orphan in self._living.values() if orphan.key is None]
+            self._done_with = {
+                each
+                for each in (*self._done_with, key)
+                if any(each in orphan.suspects for orphan in unclear)
+            }
 
     def hunt(self, child: Child, known: Mapping[int, int], *, kill: bool) -> Hunt:
         """Find what of a run is our child just now, by its brand, and reap what of it has ended.
@@ -247,37 +306,66 @@ class Orphans:
                 living.append(process)
         return Hunt(living, has_ended)
 
-    def _judge(self, orphan: Orphan, marks: Marks, child: Child) -> None:
+    def _judge(
+        self, orphan: Orphan, marks: Marks, child: Child, table: Mapping[AttemptKey, Child]
+    ) -> None:
         """Find out whose an orphan is, or at least whether it is a child's.
 
         That is asked again even where it was not known before: when the orphan was met, the
-        child may have been just about to be entered in the table.
+        child may have been just about to be entered in the table. ``table`` has those by now.
         """
         process = proctree.read_process(orphan.pid)
         if process is None:
             return
         orphan.start_ticks = process.start_ticks
-        if child.has_marked(process, marks):
+        outputs = frozenset[str]() if orphan.is_marked else outputs_of(process.pid)
+        if child.has_marked(process, marks) or child.output in outputs:
             orphan.key = child.key
         elif not orphan.is_judged:
-            orphan.key = self._find_owner(process, marks, orphan.suspects)
-        orphan.suspects = dict.fromkeys(orphan.suspects)
+            orphan.key = _find_owner(process, marks, outputs, orphan.suspects)
+            orphan.is_marked = marks.are_of_ledger_of(child.tag)
         orphan.is_judged = True
+        known = {key: each or table.get(key) for key, each in orphan.suspects.items()}
+        able = (key for key, each in known.items() if each is None or _is_able(each, process))
+        orphan.suspects = dict.fromkeys(able)
+        if _may_be_of(orphan, child) and self._is_its_or_nobodys(orphan, child, table):
+            orphan.key = child.key
 
-    def _find_owner(
-        self, process: Process, marks: Marks, suspects: Mapping[AttemptKey, Child | None]
-    ) -> AttemptKey | None:
-        """Return which of the suspects a process belongs to, or None where that cannot be told."""
-        able = [
-            (key, child)
-            for key, child in suspects.items()
-            if child is None or (child.start_ticks or 0) <= process.start_ticks
-        ]
-        for key, child in able:
-            if child is not None and child.has_marked(process, marks):
-                return key
-        may_be_others = self._has_strangers or os.getpid() == 1
-        return able[0][0] if len(able) == 1 and marks == Marks() and not may_be_others else None
+    def _is_its_or_nobodys(
+        self, orphan: Orphan, child: Child, table: Mapping[AttemptKey, Child]
+    ) -> bool:
+        """Return whether what shows no mark is a child's, or is to be left by no run it may be of.
+
+        A run that is being ended more gently than the child still has a say.
+        """
+        if orphan.is_marked or self._has_strangers or os.getpid() == 1:
+            return False
+        others = {key for key in orphan.suspects if not _is_key_of(key, child)}
+        if child.leaves_nothing:
+            others -= self._done_with
+            ending = {child.stop, signal.SIGKILL} - {None}
+            others = {key for key in others if key not in table or table[key].stop not in ending}
+        return not others
+
+
+def _find_owner(
+    process: Process,
+    marks: Marks,
+    outputs: frozenset[str],
+    suspects: Mapping[AttemptKey, Child | None],
+) -> AttemptKey | None:
+    """Return which of the suspects a process shows to be its own, or None where it does not."""
+    for key, child in suspects.items():
+        if child is None or not _is_able(child, process):
+            continue
+        if child.has_marked(process, marks) or child.output in outputs:
+            return key
+    return None
+
+
+def _is_able(child: Child, process: Process) -> bool:
+    """Return whether a child began before a process, so that this can have come from it."""
+    return (child.start_ticks or 0) <= process.start_ticks
 
 
 def list_children() -> list[int]:
@@ -304,6 +392,15 @@ def _is_key_of(key: AttemptKey | None, child: Child) -> bool:
     if key is None or not child.ends_earlier:
         return key == child.key
     return key.run_id == child.key.run_id and key.number <= child.key.number
+
+
+def _may_be_of(orphan: Orphan, child: Child) -> bool:
+    """Return whether nobody knows whose an orphan is, and it may be of a child's run."""
+    if orphan.key is not None:
+        return False
+    if not child.ends_earlier:
+        return child.key in orphan.suspects
+    return any(_is_key_of(key, child) for key in orphan.suspects)
 
 
 def _still_lives(pid: int) -> bool:

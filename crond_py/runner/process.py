@@ -31,7 +31,8 @@ from crond_py.ports import (
     Survivor,
 )
 from crond_py.runner import proctree
-from crond_py.runner.adoption import adopt, adopt_rest, users_beside
+from crond_py.runner.adoption import adopt, adopt_rest, users_by_now
+from crond_py.runner.believed import Believed
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
@@ -106,6 +107,7 @@ class ProcessRunner:
         self._starters = Starters(self._begin, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
         self._rests = Rests(self._supervisor, self._starters.put_rest)
+        self._believed = Believed(self._starters.put_rest)
         self._bursts = Bursts(
             self._supervisor,
             clock,
@@ -145,7 +147,7 @@ class ProcessRunner:
         left = self._punctual.close()
         self._bursts.close(PATIENCE_NS / 1e9)
         for spec in [*left, *self._starters.close(), *self._punctual.close()]:
-            if not self._rests.forget(spec):
+            if not self._rests.forget(spec) and not self._believed.forget(spec):
                 self._fail(spec.key, "pycron was stopped before it could be started")
         self._supervisor.close()
         self._keeper.close()
@@ -220,7 +222,7 @@ class ProcessRunner:
 
     def adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
         """Watch a survivor as if it had been started here; False if it has just ended."""
-        return self._keep(spec, is_watched=lambda: adopt(self._supervisor, spec, survivor))
+        return self._keep(spec, is_watched=lambda: self._try_to_adopt(spec, survivor))
 
     def adopt_rest(self, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:
         """Watch what is left of an attempt whose own process is gone; False if nothing is left.
@@ -239,6 +241,12 @@ class ProcessRunner:
         """Bring the output of an attempt that ended unseen to its limit."""
         self._keeper.settle(spec)
 
+    def _try_to_adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
+        child = adopt(self._supervisor, spec, survivor)
+        if child is not None:
+            self._believed.ask(child, spec, survivor.uid)
+        return child is not None
+
     def _keep(self, spec: ProcessSpec, is_watched: Callable[[], bool]) -> bool:
         """Look after the output of what an earlier daemon has started, before its end is told."""
         self._keeper.add(spec, is_adopted=True)
@@ -249,7 +257,7 @@ class ProcessRunner:
 
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread. Does not raise."""
-        if self._rests.begin(spec):
+        if self._rests.begin(spec) or self._believed.begin(spec):
             return
         try:
             is_over = self._is_not_wanted(spec) or self._is_held(spec)
@@ -363,6 +371,7 @@ class ProcessRunner:
             ticks = proctree.start_ticks(spawned.pid)
         except OSError:  # no descriptor to read it with; it is our child, so nobody needs it
             ticks = None
+        uid = _uid_of(spec, spawned.pid)
         child = Child(
             spec.key,
             tag=spec.tag,
@@ -370,8 +379,9 @@ class ProcessRunner:
             start_ticks=ticks,
             pidfd=self._supervisor.hold(spawned.pid),
             is_own=True,
-            users=users_beside(spec, _uid_of(spec, spawned.pid)),
+            users=users_by_now(spec, uid),
             leftovers=spec.leftovers,
+            output=self._output_of(spec, spawned),
             memory_floor_kb=spawned.memory_floor_kb,
         )
         if self._streams is None:  # else its file, if it names one, has nothing of this process
@@ -383,6 +393,14 @@ class ProcessRunner:
             log.exception("process %d of run %s is not watched", spawned.pid, spec.tag)
             note = f"process {spawned.pid} is not watched: {FAILED}"
             self._tell(Ended(spec.key, Exit(), self._clock.now(), note))
+        else:
+            self._believed.ask(child, spec, uid)
+
+    def _output_of(self, spec: ProcessSpec, spawned: Spawned) -> str | None:
+        """Return the file that a process of ours writes to, if it has one."""
+        if spec.output is None or spawned.note or self._streams is not None:
+            return None
+        return str(spec.output.path)
 
     def _try_to_keep(self, spec: ProcessSpec) -> None:
         try:

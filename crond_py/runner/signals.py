@@ -8,14 +8,27 @@ ignores are left to subprocess, which restores them in the child.
 Children also inherit the mask of the thread that starts them; ``starters`` empties its own. So
 the rest of the daemon must take its signals by handlers: one that is blocked in order to be
 waited for would be delivered to a starter.
+
+glibc has two signals for its own use, which its posix_spawn(3) leaves ignored in whatever it
+starts, so perhaps in us. Its sigaction(3) does not know them, so the kernel is asked itself. A
+handler of glibc's is left to it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from types import FrameType
+from typing import Final
+
+from crond_py.runner import procfile
+
+_OF_LIBC: Final = (32, 33)  # SIGCANCEL and SIGSETXID, see nptl(7)
+_SIGACTION: Final = {"x86_64": 13, "aarch64": 134, "riscv64": 134}  # the number of rt_sigaction(2)
+_SIGSET_BYTES: Final = 8
+_ACTION_BYTES: Final = 64  # more than struct kernel_sigaction has anywhere
 
 _RESTORED_BY_SUBPROCESS = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 
@@ -36,11 +49,35 @@ def stop_ignoring_signals() -> None:
         if ignored:
             log.warning("jobs will ignore signals %s, as pycron does", sorted(map(int, ignored)))
         return
+    _stop_ignoring_those_of_libc()
     for number in ignored:
         if number == signal.SIGCHLD:
             signal.signal(number, signal.SIG_DFL)
         else:
             signal.signal(number, _do_nothing)
+
+
+def _stop_ignoring_those_of_libc() -> None:
+    """Give signals of glibc's the default disposition where they are ignored, if we can."""
+    call = _SIGACTION.get(os.uname().machine)
+    numbers = [number for number in _OF_LIBC if _is_ignored(number)]
+    if call is None or not numbers:
+        return
+    try:
+        import ctypes  # noqa: PLC0415 - costs a megabyte, and only the daemon needs it
+
+        default = ctypes.create_string_buffer(_ACTION_BYTES)
+        for number in numbers:
+            ctypes.CDLL(None).syscall(call, number, default, None, _SIGSET_BYTES)
+    except (ImportError, OSError, AttributeError):  # an interpreter or a libc without it
+        log.debug("jobs will ignore signals %s, as pycron does", numbers)
+
+
+def _is_ignored(number: int) -> bool:
+    for line in (procfile.read("/proc/self/status") or b"").splitlines():
+        if line.startswith(b"SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:

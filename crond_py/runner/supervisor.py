@@ -221,6 +221,10 @@ class Supervisor:
         """Return the start ticks of our orphans that are of a child's tree, by pid."""
         return self._orphans.of(child) if self._orphans is not None else {}
 
+    def strays_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of orphans that may be of a child's run, or of another, by pid."""
+        return self._orphans.strays_of(child) if self._orphans is not None else {}
+
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
         return self._orphans is not None and not child.is_adopted and procfile.tells_children()
@@ -253,6 +257,8 @@ class Supervisor:
             if child.is_done or not child.tree_is_gone or child.stop is not seen:
                 return
             child.is_done = True
+        if self._orphans is not None and child.leaves_nothing:
+            self._orphans.is_done_with(child.key)
         self._try_to_look_after_orphans()  # what has ended of its tree is reaped before it is told
         self._tell_end(child, note)
         if child.pidfd is not None:

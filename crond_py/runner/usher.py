@@ -3,7 +3,10 @@
 Started by ``ushers`` a little ahead of the instant: Python's interpreter without the site module,
 this text, and nothing imported but what is built in. It has one thread and does nothing else, so
 neither the daemon's threads nor its size slow the starts, and it can take on a job's user, brand,
-directory and umask itself, between one start and the next; nothing runs between fork and exec.
+directory and umask itself, between one start and the next; no Python runs between fork and exec.
+
+What it starts has no signal ignored. That is why it uses what subprocess does and not posix_spawn:
+with that, glibc has the signals 32 and 33 ignored, which it has for its own use.
 
 While it starts a job of another user its real and effective ids are that user's, who could signal
 it then: end or stop it. It is not the daemon, which notices and starts the rest in another way.
@@ -21,6 +24,7 @@ daemon is there: whoever finds that note not made, and the daemon gone, knows th
 and will not (see ``letgo``).
 """
 
+import _posixsubprocess
 import _signal  # type: ignore[import-not-found]  # signal itself would take longer than all else
 import marshal
 import posix
@@ -37,6 +41,7 @@ FAILED = 1 << 32
 NOTED_AHEAD_NS = 1_000_000
 """How long before the instant it notes that it begins, so that this delays no start."""
 
+_LONGEST_FAULT = 4096
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; Python has no name for it
 _TO_APPEND = posix.O_WRONLY | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_CLOEXEC
 
@@ -46,9 +51,8 @@ def run(orders: int, slots: int) -> None:  # noqa: C901, PLR0912 - calls cost ea
     for descriptor in (orders, slots):
         posix.set_inheritable(descriptor, False)
     daemon, clock, at_ns, starts, note = marshal.loads(_read(orders))  # noqa: S302 - ours
-    # Python ignores these two, and what is ignored stays so across an exec.
-    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
-    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    fault = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
     null = posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)
     own = posix.getresuid(), posix.getresgid(), posix.getgroups()
     soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
@@ -79,18 +83,7 @@ def run(orders: int, slots: int) -> None:  # noqa: C901, PLR0912 - calls cost ea
                 if user is not None:
                     _become(user)
                 posix.chdir(cwd)
-                pid = posix.posix_spawn(
-                    program,
-                    argv,
-                    env,
-                    file_actions=(
-                        (posix.POSIX_SPAWN_DUP2, null, 0),
-                        (posix.POSIX_SPAWN_DUP2, stream, 1),
-                        (posix.POSIX_SPAWN_DUP2, stream, 2),
-                    ),
-                    setsid=True,
-                    setsigmask=(),
-                )
+                pid = _execute(program, argv, env, (null, stream), fault)
             finally:
                 if user is not None:
                     _return(*own)
@@ -102,6 +95,33 @@ def run(orders: int, slots: int) -> None:  # noqa: C901, PLR0912 - calls cost ea
         posix.pwrite(slots, told.to_bytes(8, "little") + now_ns.to_bytes(8, "little"), place)
         if stream != null:
             posix.close(stream)
+
+
+def _execute(
+    program: bytes,
+    argv: list[bytes],
+    env: list[bytes],
+    streams: tuple[int, int],
+    fault: tuple[int, int],
+) -> int:
+    """Start a program by vfork, as the leader of a session, and return its pid. Raises OSError."""
+    null, stream = streams
+    arguments = (
+        *(argv, [program], False, (), None, env),  # no descriptor is closed, none to be kept
+        *(null, -1, -1, stream, -1, stream, *fault),
+        *(True, True),  # the signals that Python ignores are not, and it leads a session
+        *(-1, None, None, None, -1, None),  # group, ids and umask stay
+    )
+    try:
+        pid = _posixsubprocess.fork_exec(*arguments, True)  # type: ignore[arg-type] # its types lag
+    except TypeError:  # newer ones do not ask whether it may be by vfork
+        pid = _posixsubprocess.fork_exec(*arguments)  # type: ignore[arg-type, call-arg]
+    try:
+        told = posix.read(fault[0], _LONGEST_FAULT)
+    except BlockingIOError:  # it has executed the program
+        return pid
+    posix.waitpid(pid, 0)
+    raise OSError(int(told.split(b":")[1], 16), "not executed")
 
 
 def _wait(clock: int, until_ns: int, slots: int, behind: int) -> None:

@@ -198,7 +198,7 @@ def _order(ready: Ready) -> tuple[Any, ...]:
     return (
         ready.program,
         [encode(argument) for argument in spec.argv],
-        encoded(setting.env),
+        [b"=".join(variable) for variable in encoded(setting.env).items()],
         encode(setting.cwd),
         spec.umask,
         os.fsencode(spec.output.path) if spec.output is not None and not ready.note else None,

@@ -21,6 +21,10 @@ class Watch(Protocol):
         """Return the start ticks of our orphans that are of a child's tree, by pid."""
         ...
 
+    def strays_of(self, child: Child) -> dict[int, int]:
+        """Return the start ticks of what may be of a child's run, or of another, by pid."""
+        ...
+
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 from datetime import datetime
 from pathlib import Path
 
@@ -149,6 +150,41 @@ def test_cancel_of_what_an_attempt_has_left(
     (row,) = daemon.history("leaves")
     assert (row["outcome"], row["reason"]) == ("cancelled", "cancelled on request")
     assert "processes running" in row["attempts"][0]["reason"]
+
+
+def test_cancel_of_what_a_killed_pycron_has_left(
+    daemon: Daemon, bell: Bell, gate: Gate, mark: str, pycron_command: tuple[str, ...]
+) -> None:
+    """Cancel says what may be of the run or of another, and ends it with the last of them (P6)."""
+    inner = daemon.directory / "inner"
+    inner.mkdir()
+    (inner / "crontab.toml").write_text(f"""
+    [jobs.inner]
+    startup = true
+    command = "echo grown > {bell.path}; exec sleep {mark}"
+    """)
+    program = f"{shlex.join(pycron_command)} run {inner}/crontab.toml --state-dir {inner}"
+    daemon.start(f"""
+    [jobs.outer]
+    schedule = "@yearly"
+    command = '{program} & read line < gate; kill -9 $!; wait; echo killed > bell; sleep 999'
+    [jobs.other]
+    schedule = "@yearly"
+    command = "sleep 998; true"
+    """)
+    for job in ("other", "outer"):
+        daemon.cli("trigger", job)
+    assert bell.wait() == "grown"
+    gate.open()
+    assert bell.wait() == "killed"
+    (left,) = processes_with(mark)
+    note = f"process {left} (sleep) was left: nothing tells whether it came from this run"
+    assert f"cancelled, but {note}\n" in daemon.cli("cancel", "outer", check=1).stderr
+    (row,) = daemon.history("outer")
+    assert (row["outcome"], row["reason"]) == ("cancelled", f"cancelled on request; {note}")
+    assert processes_with(mark) == [left]
+    assert "all its processes have ended" in daemon.cli("cancel", "other").stdout
+    assert processes_with(mark) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's pycron runs jobs as somebody else")

@@ -369,7 +369,7 @@ def test_what_a_job_leaves_is_told(harness: Harness) -> None:
 def test_an_usher_without_its_daemon_starts_nothing(tmp_path: Path) -> None:
     """P2: the next daemon takes what was claimed for lost, so it is not to come to life later."""
     mark = tmp_path / "mark"
-    start = (b"/usr/bin/touch", [b"touch", os.fsencode(mark)], {}, b"/", 0o022, None, None, None)
+    start = (b"/usr/bin/touch", [b"touch", os.fsencode(mark)], [], b"/", 0o022, None, None, None)
     slots, note = os.memfd_create("slots"), os.memfd_create("note")
     os.ftruncate(slots, usher.SLOT_BYTES)
     for daemon, is_started in ((os.getpid() + 1, False), (os.getpid(), True)):

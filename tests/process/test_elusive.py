@@ -50,6 +50,9 @@ class _Watch:
     def orphans_of(self, child: Child) -> dict[int, int]:
         return {}
 
+    def strays_of(self, child: Child) -> dict[int, int]:
+        return {}
+
     def sees_orphans(self, child: Child) -> bool:
         return True
 

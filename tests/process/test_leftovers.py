@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -281,21 +280,6 @@ def test_a_stop_reaches_what_the_hidden_have_brought_forth(reaping: Harness) -> 
     reaping.runner.stop(key, force=False)
     reaping.ended(key)
     assert has_ended(pidfd)
-
-
-def test_an_unmarked_orphan_of_another_run_is_not_touched(reaping: Harness) -> None:
-    """What may belong to one of several runs is ended with none of them (P2)."""
-    pipe = reaping.fifo("one")
-    bystander = _start(reaping, "sleep 997; true")
-    key = _start(reaping, f"{_hide('one', is_branded=False)}; sleep 998; true")
-    pidfd = os.pidfd_open(_pid_of(pipe))
-    reaping.runner.stop(bystander, force=True)
-    reaping.ended(bystander)
-    assert not has_ended(os.dup(pidfd))
-    reaping.runner.stop(key, force=True)
-    reaping.ended(key)
-    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    wait_until_gone(pidfd)
 
 
 def test_an_orphan_with_a_mark_is_told_from_those_of_other_runs(reaping: Harness) -> None:

@@ -14,10 +14,11 @@ import pytest
 from crond_py.clock import EPOCH, SystemClock
 from crond_py.ports import ProcessSpec
 from crond_py.runner import process
-from crond_py.runner.letgo import MOST_LENT, LetGo, Loan
+from crond_py.runner.letgo import AGAIN_NS, MOST_LENT, LetGo, Loan
 from crond_py.runner.spawn import spawn
 from tests.process.conftest import PATIENCE_S, Harness
 from tests.process.test_bursts import assert_recalled, held_back, usher_all
+from tests.support.clock import FakeClock
 
 CLOCK = SystemClock()
 NOON = datetime.fromisoformat("2026-03-01T12:00:00Z")
@@ -143,6 +144,32 @@ def test_what_cannot_be_noted_leaves_no_note(
     assert let_go.until() is None
     assert LetGo(path, "boot").until() is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert let_go.trouble.startswith("that starts are let go cannot be noted: [Errno ")
+
+
+@pytest.mark.parametrize("is_lent", [True, False])
+def test_what_could_not_be_noted_is_when_that_can_be_again(path: Path, *, is_lent: bool) -> None:
+    """P2, P8: a note is there again with a later start, and says of none that it had not begun."""
+    clock = FakeClock()
+    let_go = LetGo(path, "boot", clock)
+    loan = let_go.lend(NOON + 3 * SECOND) if is_lent else None
+    let_go.note(NOON)
+    os.close(let_go._descriptor)
+    let_go._descriptor = os.open(path, os.O_RDONLY)  # as of a disk that went read-only
+    let_go.note(NOON + SECOND)
+    let_go.note(NOON + 2 * SECOND)
+    clock.advance_ns(AGAIN_NS - 1)
+    let_go.note(NOON + 2 * SECOND)
+    assert let_go.trouble
+    assert LetGo(path, "boot").until() is None
+    clock.advance_ns(1)
+    let_go.note(NOON)
+    assert let_go.trouble == ""
+    for each in (let_go, LetGo(path, "boot")):
+        assert each.until() == NOON + (3 if is_lent else 2) * SECOND
+    if loan is not None:
+        let_go.give_back(loan)
+    let_go.close()
 
 
 # --- who makes it ---------------------------------------------------------------------------------

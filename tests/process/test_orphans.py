@@ -147,6 +147,35 @@ def test_a_child_that_another_thread_has_started_is_no_orphan(others: list[Child
     os.waitpid(child, 0)
 
 
+def test_what_an_orphan_leaves_as_it_is_reaped_may_be_of_its_run(
+    others: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: what is handed to us after our children were listed is not taken for a later run's."""
+    table = [_job(1 << 23), *others]
+    earlier = table[0]
+    orphans = Orphans(lambda: table)
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    assert [orphan.pid for orphan in orphans.look()] == [pid]
+    older = Snapshot.take()
+    table[0] = _job((1 << 23) + 1, 2)
+    left = os.posix_spawn("/bin/sleep", ["sleep", "998"], {})
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with monkeypatch.context() as patch:
+            patch.setattr(procfile, "list_children_of_thread", lambda _pid, _thread: [pid])
+            assert orphans.look() == []
+        assert orphans.look(older) == []
+        assert not orphans.may_have(earlier.key)
+        assert [orphan.pid for orphan in orphans.look()] == [left]
+        assert orphans.may_have(earlier.key)
+        assert orphans.of(table[0]) == {}
+        assert list(orphans.strays_of(table[0])) == [left]
+    finally:
+        os.kill(left, signal.SIGKILL)
+        os.waitpid(left, 0)
+
+
 @pytest.mark.parametrize("me", [os.getpid(), 1], ids=["subreaper", "pid one"])
 def test_an_orphan_without_a_mark_is_the_only_runs_unless_we_are_pid_one(
     others: list[Child], monkeypatch: pytest.MonkeyPatch, me: int
@@ -162,6 +191,7 @@ def test_an_orphan_without_a_mark_is_the_only_runs_unless_we_are_pid_one(
         assert orphan.pid == pid
         monkeypatch.setattr(os, "getpid", lambda: me)
         assert list(orphans.of(only)) == ([] if me == 1 else [pid])
+        assert list(orphans.strays_of(only)) == ([pid] if me == 1 else [])
         monkeypatch.undo()
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -179,6 +209,7 @@ def test_an_orphan_without_a_mark_is_no_runs_where_we_began_with_children(
     try:
         assert {orphan.pid for orphan in orphans.look()} == {service, worker}
         assert orphans.of(only) == {}
+        assert orphans.strays_of(only).keys() == {service, worker}
     finally:
         for pid in (service, worker):
             os.kill(pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -18,10 +19,11 @@ from pathlib import Path
 import pytest
 
 from crond_py.model import Limits
-from crond_py.ports import AttemptKey
-from crond_py.runner import accounts
+from crond_py.ports import AttemptKey, Survivor
+from crond_py.runner import accounts, adoption, proctree
+from crond_py.runner.accounts import Account
 from crond_py.runner.credentials import acting_as
-from tests.process.conftest import PROGRAMS, Harness
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
 from tests.process.test_start import _signals
 
 USER = "nobody"
@@ -483,3 +485,38 @@ def test_what_an_earlier_attempt_has_left_is_its_users(
         harness.runner.end_rest(second, force=True)
     assert harness.ended(second.key).note == ""
     assert harness.leftovers() == []
+
+
+@needs_root
+def test_a_start_is_told_before_earlier_users_are_asked_for(
+    harness: Harness, open_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P9: a directory service that hangs delays no word of a start, an adoption or an end."""
+    asked, gate = threading.Event(), threading.Event()
+    real = adoption.find_account
+
+    def find_slowly(user: str | None) -> Account:
+        asked.set()
+        assert gate.wait(PATIENCE_S)
+        return real(user)
+
+    monkeypatch.setattr(adoption, "find_account", find_slowly)
+    spec, other = (replace(harness.spec("exec sleep 999"), earlier_users=(USER,)) for _ in range(2))
+    harness.runner.start(spec)
+    harness.started(spec.key)
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    ticks = proctree.start_ticks(pid)
+    assert ticks is not None
+    survivor = Survivor(other.tag, 1, pid, ticks, leader=True, uid=os.geteuid())
+    assert harness.runner.adopt(other, survivor)
+    assert asked.wait(PATIENCE_S)
+    children = harness.runner._supervisor._table()
+    assert [child.users for child in children] == [None, None], "for now all are believed"
+    harness.runner.stop(spec.key, force=True)
+    assert harness.ended(spec.key).exit.signal == signal.SIGKILL
+    gate.set()
+    while any(child.users is None for child in children):
+        os.sched_yield()
+    assert [child.users for child in children] == [{0, ENTRY.pw_uid}] * 2
+    harness.runner.stop(other.key, force=True)
+    harness.ended(other.key)

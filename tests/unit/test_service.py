@@ -147,3 +147,12 @@ def test_a_daemon_does_not_outlive_its_engine(tmp_path: Path) -> None:
     assert "cannot do without" in done.stderr
     assert "thread=pycron-engine" in done.stderr
     assert "MemoryError: planted" in done.stderr
+
+
+def test_status_tells_that_starts_cannot_be_noted(service: Service, tmp_path: Path) -> None:
+    """P8: as long as that lasts."""
+    assert service.troubles == ()
+    (tmp_path / "state" / "let-go").mkdir()
+    service._let_go.begin()
+    (trouble,) = service.troubles
+    assert trouble.startswith("that starts are let go cannot be noted: ")
