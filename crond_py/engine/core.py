@@ -47,6 +47,9 @@ from crond_py.ports import (
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
 
+WRITE_BEHIND = timedelta(milliseconds=20)
+"""How long it takes at most until the ledger knows a process, where others wait for its slot."""
+
 LAST_PATIENCE = timedelta(seconds=5)
 """How long a stop waits, beyond ``kill_after``, for starts that hang."""
 
@@ -79,6 +82,7 @@ class Core:
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
+        self._writes_due: Timer | None = None
         self._is_limit_over = False
         self._are_starts_given_up = False
         self._on_stopped: list[Callable[[], None]] = []
@@ -265,11 +269,29 @@ class Core:
             self._tasks.feed()
             self._tasks.attend()
         self._set_timers()  # the disk may take longer than it is to what is due next
-        self._flush()
+        if not self._is_put_off():
+            self._flush()
         self._set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()
         self._tell_stopped()
+
+    def _is_put_off(self) -> bool:
+        """Put off what can be written behind, if something that cannot comes soon.
+
+        Where runs wait for a slot the next one begins with the end of another, so that its start
+        is written with that one's.
+        """
+        outbox, register = self._parts.outbox, self._register
+        if outbox.is_empty or not outbox.can_wait or register.is_stopping:
+            return False
+        if not any(slots.is_crowded for slots in register.pools.values()):
+            return False
+        if self._writes_due is None:
+            self._writes_due = self._parts.timers.call_at(
+                self._parts.timekeeper.after(WRITE_BEHIND), events.WritesDue()
+            )
+        return True
 
     def _set_timers(self) -> None:
         with _outliving("timers not set"):
@@ -362,6 +384,9 @@ class Core:
                 self._are_starts_given_up = True
             case events.LedgerRetryDue():
                 self._ledger_retry = None  # every batch ends with a flush
+            case events.WritesDue():
+                self._writes_due = None
+                self._flush()
             case events.LedgerSettleDue():
                 self._ledger_settling = None
                 self._ledger.settle()
