@@ -50,6 +50,9 @@ LEDGER_RETRY = timedelta(seconds=1)
 WRITE_BEHIND = timedelta(milliseconds=20)
 """How long it takes at most until the ledger knows a process, where others wait for its slot."""
 
+LONGEST_GATHERING_NS = 10_000_000
+"""For how long at most ends are gathered whose slots others wait for."""
+
 LAST_PATIENCE = timedelta(seconds=5)
 """How long a stop waits, beyond ``kill_after``, for starts that hang."""
 
@@ -83,6 +86,7 @@ class Core:
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
         self._writes_due: Timer | None = None
+        self._took_ns = 0
         self._is_limit_over = False
         self._are_starts_given_up = False
         self._on_stopped: list[Callable[[], None]] = []
@@ -258,8 +262,34 @@ class Core:
 
     # --- events ---------------------------------------------------------------------------
 
+    def gathers_for(self, batch: Sequence[object], since_ns: int) -> float:
+        """Return for how many seconds yet others are to join a batch that was begun at an instant.
+
+        Where runs wait for a slot of a pool, the starts that follow from ends of others are
+        committed, and handed to the runner, several at a time: as many as come in the time that the
+        last of it took. Whatever else there is to do, for another pool too, is done at once, and so
+        is this once no other end can come. The instant is one of the monotonic clock.
+        """
+        newest, register = batch[-1], self._register
+        if not isinstance(newest, Started | Ended) or register.is_stopping:
+            return 0.0
+        active = register.current(newest.key)
+        slots = register.slots(active.job) if active is not None else None
+        if slots is None or not slots.is_crowded:
+            return 0.0
+        if sum(type(event) is Ended for event in batch) >= slots.taken:
+            return 0.0
+        until_ns = since_ns + min(self._took_ns, LONGEST_GATHERING_NS)
+        return (until_ns - self._parts.timekeeper.reading()) / 1e9
+
+    @property
+    def reading(self) -> int:
+        """What the monotonic clock shows, in nanoseconds."""
+        return self._parts.timekeeper.reading()
+
     def handle(self, batch: Sequence[object]) -> None:
         """Deal with a batch of events, commit what it changed, then act on it."""
+        begun_ns = self.reading
         with _outliving("clock not looked at"):
             self._check_clock()
         for event in batch:
@@ -270,7 +300,10 @@ class Core:
             self._tasks.attend()
         self._set_timers()  # the disk may take longer than it is to what is due next
         if not self._is_put_off():
+            is_durable = self._parts.outbox.is_durable
             self._flush()
+            if is_durable:
+                self._took_ns = self.reading - begun_ns
         self._set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()

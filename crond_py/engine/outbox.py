@@ -47,6 +47,11 @@ class Outbox:
         return bool(self._ready)
 
     @property
+    def is_durable(self) -> bool:
+        """Whether something waits to be written that is to survive a power cut."""
+        return self._is_durable
+
+    @property
     def can_wait(self) -> bool:
         """Whether nothing waits but what was handed in to be written behind."""
         return not (self._is_pressing or self._effects or self._urgent or self._ready)
