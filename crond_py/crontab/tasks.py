@@ -105,7 +105,7 @@ class TaskReader:
         self._pools = crontab.pools
         self._groups = crontab.groups
         self._scope = crontab.defaults
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: OrderedDict[tuple[str, Lane], Job] = OrderedDict()
 
     def read(self, values: Mapping[str, Any]) -> TaskOrder:
         """Return the task that ``values``, as JSON has them, describe; null is as good as nothing.
@@ -138,21 +138,24 @@ class TaskReader:
 
         Raises PycronError where the task does not fit the crontab (any more).
         """
-        known = self._jobs.get(task.definition)
+        lane = task.lane
+        key = task.definition, lane
+        known = self._jobs.get(key)
         if known is None:
             # Tasks come by the thousand, and most of them say what another has said.
-            known = self._jobs[task.definition] = self._job(task.definition)
+            known = self._jobs[key] = replace(
+                self._job(task.definition),
+                pool=lane.pool,
+                priority=lane.priority,
+                group=lane.group,
+            )
             if len(self._jobs) > _KNOWN:
                 self._jobs.popitem(last=False)
-        lane = task.lane
-        return replace(
-            known,
-            name=task.job,
-            trigger=AtTrigger(task.due) if task.period is None else EveryTrigger(task.period),
-            pool=lane.pool,
-            priority=lane.priority,
-            group=lane.group,
-            source=f"submitted by {task.submitted_by}",
+        return known.like(
+            task.job,
+            AtTrigger(task.due) if task.period is None else EveryTrigger(task.period),
+            known.command,
+            f"submitted by {task.submitted_by}",
         )
 
     def _job(self, definition: str) -> Job:

@@ -84,6 +84,11 @@ class Slots:
         return sum(self._is_valid(ticket) for ticket in self._arrivals)
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether some run may go as soon as another one ends."""
+        return not self._has_room and self._next() is not None
+
+    @property
     def is_in_use(self) -> bool:
         """Whether some run has a slot or waits for one."""
         return self.taken > 0 or any(map(self._is_valid, self._arrivals))

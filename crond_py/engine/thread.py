@@ -92,6 +92,7 @@ class Engine:
     def _loop(self, core: Core) -> None:
         while True:
             batch = [self._inbox.get()]
+            self._gather(batch, core)
             while len(batch) < MAX_BATCH:
                 try:
                     batch.append(self._inbox.get_nowait())
@@ -99,6 +100,15 @@ class Engine:
                     break
             core.handle([event for event in batch if event is not None])
             if None in batch:
+                return
+
+    def _gather(self, batch: list[object | None], core: Core) -> None:
+        """Wait for what is to be handled together with what has come."""
+        since_ns = core.reading
+        while len(batch) < MAX_BATCH and (patience_s := core.gathers_for(batch, since_ns)) > 0:
+            try:
+                batch.append(self._inbox.get(timeout=patience_s))
+            except queue.Empty:
                 return
 
     # --- requests -------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -22,6 +23,7 @@ from crond_py.printable import printable, printable_line
 _LONGEST_TEXT = 8192  # characters of a message or field
 _LONGEST_TRACEBACK = 32768  # its end is what matters
 _CUT = "...[cut]"
+_NO_WORD = re.compile(r'[ "=\\]')
 
 # The priorities of sd-daemon(3), which are those of syslog(3), by the levels of logging.
 _PRIORITIES = (
@@ -168,7 +170,7 @@ def _text_value(value: object) -> str:
         # As the number in the JSON form, so that both can be searched alike.
         return f"{value.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"
     text = _cut(_plain(value))
-    if text and not any(character in ' "=\\' for character in text):
+    if text and not _NO_WORD.search(text):
         return printable_line(text)
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{printable_line(quoted)}"'

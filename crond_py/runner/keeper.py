@@ -1,8 +1,9 @@
 """The thread that looks after outputs while they are written to.
 
 It is begun when it is first needed, and does what ``upkeep`` says: it sleeps until the kernel, one
-of its callers or a look that is due wakes it up. Callers only leave word and return. A disk that
-hangs holds up this thread, and no start and no end of a process.
+of its callers or a look that is due wakes it up, and has what comes soon after one another come
+together. Callers only leave word and return. A disk that hangs holds up this thread, and no start
+and no end of a process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from crond_py.model import OutputMode
 from crond_py.ports import AttemptKey, Clock, LineSink, ProcessSpec
 from crond_py.runner.journal import JournalSink
 from crond_py.runner.passing import Passer
-from crond_py.runner.upkeep import Kept, Upkeep
+from crond_py.runner.upkeep import SHORTEST_NS, Kept, Upkeep
 from crond_py.vital import VitalThread
 
 PATIENCE: Final = timedelta(seconds=2)
@@ -45,6 +46,9 @@ class Keeper:
         self._is_closed = False
         self._is_over = False
         self._words: queue.SimpleQueue[_Word] = queue.SimpleQueue()
+        self._is_woken = False
+        self._pause = threading.Condition()
+        self._began_ns = clock.monotonic_ns() - SHORTEST_NS
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._told: set[str] = set()
 
@@ -97,7 +101,9 @@ class Keeper:
             if self._thread is None and not (is_new and self._begin()):
                 return
             self._words.put(word)
-            os.eventfd_write(self._wake, 1)
+            if not self._is_woken:
+                self._is_woken = True
+                os.eventfd_write(self._wake, 1)
 
     def _end_words(self) -> None:
         """Take no more words; the caller holds the lock."""
@@ -152,11 +158,21 @@ class Keeper:
             poll.poll()
         else:
             poll.poll(max(0, (min(limits_ns) - self._clock.monotonic_ns()) / 1e6))
+        self._gather()
         self._take_words(upkeep)
         upkeep.attend()
 
+    def _gather(self) -> None:
+        """Let a moment go by since the last turn began, so that many outputs take few turns."""
+        next_ns = self._began_ns + SHORTEST_NS
+        while not self._is_closed and self._clock.monotonic_ns() < next_ns:
+            with self._pause:
+                self._clock.wait(self._pause, next_ns)
+        self._began_ns = self._clock.monotonic_ns()
+
     def _take_words(self, upkeep: Upkeep) -> None:
-        with suppress(BlockingIOError):
+        with suppress(BlockingIOError), self._lock:
+            self._is_woken = False
             os.eventfd_read(self._wake)
         with suppress(queue.Empty):
             while True:

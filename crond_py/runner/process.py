@@ -360,7 +360,9 @@ class ProcessRunner:
         if spec.held_for is not None:
             self._let_go.note(spec.held_for)
         try:
-            return spawn(spec, streams=self._streams, ready=wanted.ready)
+            return spawn(
+                spec, streams=self._streams, ready=wanted.ready, look_up=self._lookups.account
+            )
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
             return Refused(FAILED)

@@ -25,6 +25,7 @@ from crond_py.dataclass import dataclass
 from crond_py.errors import CannotStartError
 from crond_py.ports import ProcessSpec
 from crond_py.printable import printable_line
+from crond_py.runner.accounts import Account, find_account
 from crond_py.runner.confine import execute_confined, is_confined
 from crond_py.runner.execute import execute
 from crond_py.runner.lookups import Lookups
@@ -85,18 +86,22 @@ def make_ready(spec: ProcessSpec, lookups: Lookups) -> Ready | None:
 
 
 def spawn(
-    spec: ProcessSpec, *, streams: tuple[int, int] | None = None, ready: Ready | None = None
+    spec: ProcessSpec,
+    *,
+    streams: tuple[int, int] | None = None,
+    ready: Ready | None = None,
+    look_up: Callable[[str | None], Account] = find_account,
 ) -> Spawned | Refused:
     """Start the process. The caller is the one that waits for it.
 
     With ``streams`` standard output and error go to these descriptors, whatever the spec says.
-    ``ready`` is what was made of the spec a moment ago.
+    ``ready`` is what was made of the spec a moment ago. ``look_up`` finds the account.
     """
     if ready is not None:
         with suppress(CannotStartError):  # if it is still so, that is told below
             return _start(ready.spec, ready.setting, Prepared(ready.program, None), streams)
     try:
-        setting = resolve(spec)
+        setting = resolve(spec, look_up(spec.user))
         *without, (spec, setting) = _ways(spec, setting)
         for way in without:
             with suppress(CannotStartError), prepare(*way) as prepared:

@@ -87,6 +87,7 @@ class Upkeep:
         self._clock = clock
         self._tell_once = tell_once
         self._kept: dict[AttemptKey, Kept] = {}
+        self._new: dict[AttemptKey, Kept] = {}
         self._by_watch: dict[int, Kept] = {}
         self._blocked: dict[AttemptKey, Kept] = {}
         self._due: list[tuple[int, int, Kept]] = []
@@ -108,7 +109,10 @@ class Upkeep:
         return self._due[0][0] if self._due else None
 
     def attend(self) -> None:
-        """Look at what has changed, and at what is due by now."""
+        """Look at what is new, at what has changed, and at what is due by now."""
+        new, self._new = self._new, {}
+        for kept in new.values():
+            self._look(kept)
         if self._inotify is not None:
             for number in self._inotify.events():
                 self._has_changed(number)
@@ -120,16 +124,16 @@ class Upkeep:
                 self._look(kept)
 
     def take(self, kept: Kept) -> None:
-        """Look after a file from now on."""
+        """Look after a file from now on; ``attend`` has the first look, unless it ends before."""
         if (old := self._kept.get(kept.key)) is not None:
             self._forget(old)
-        self._kept[kept.key] = kept
-        self._look(kept)
+        self._kept[kept.key] = self._new[kept.key] = kept
 
     def end(self, key: AttemptKey) -> None:
         """Note that the process of an attempt has ended."""
         if (kept := self._kept.get(key)) is not None:
             kept.has_ended = True
+            self._new.pop(key, None)
             self._look(kept)
 
     def unblock(self) -> None:
