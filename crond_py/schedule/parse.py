@@ -8,13 +8,12 @@ from typing import Final
 
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
-from crond_py.schedule.cron import CronSchedule
+from crond_py.schedule.cron import CronSchedule, Rule, forget_read
 from crond_py.schedule.duration import parse_duration
 from crond_py.schedule.expression import (
     ALLOWED,
     forget_expressions,
     has_hash,
-    read_expression,
 )
 from crond_py.schedule.kinds import Schedule, from_epoch
 from crond_py.schedule.system_zone import forget_system_zone
@@ -55,6 +54,8 @@ def clear_zone_cache() -> None:
     Schedules made before keep what they were made with.
     """
     _schedule.cache_clear()
+    _rule.cache_clear()
+    forget_read()
     forget_zones()
     forget_system_zone()
 
@@ -62,6 +63,7 @@ def clear_zone_cache() -> None:
 def forget_parsed() -> None:
     """Keep nothing for those who ask for the same schedule again: most ask all at once."""
     _schedule.cache_clear()
+    forget_read()
     forget_expressions()
 
 
@@ -69,7 +71,7 @@ def forget_parsed() -> None:
 def _schedule(
     texts: tuple[str, ...], timezone: str, gap: DstGap, fold: DstFold, hash_key: str
 ) -> Schedule:
-    zone = zone_of(timezone)
+    rule = _rule(timezone, gap, fold, hash_key)
     for text in texts:
         word, _, duration = text.strip(" \t").replace("\t", " ").partition(" ")
         if word.lower() == _EVERY:
@@ -77,5 +79,9 @@ def _schedule(
                 message = "@every cannot be one of several; give it a job of its own"
                 raise ScheduleError(message, allowed=ALLOWED)
             return from_epoch(parse_duration(duration))
-    expressions = dict.fromkeys(read_expression(text, hash_key) for text in texts)
-    return CronSchedule(tuple(expressions), zone, gap, fold)
+    return CronSchedule(texts, rule)
+
+
+@lru_cache(maxsize=256)
+def _rule(timezone: str, gap: DstGap, fold: DstFold, hash_key: str) -> Rule:
+    return Rule(zone_of(timezone), gap, fold, hash_key)
