@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -35,10 +35,9 @@ class Rule:
 
 
 class _Gap(NamedTuple):
-    """The seconds [start, due) in which nothing is due, and ``end``, the instant of ``due``."""
+    """Strictly between two instants, both in UTC, nothing is due; at ``end`` it is."""
 
-    start: int
-    due: int
+    after: datetime
     end: datetime
 
 
@@ -75,13 +74,13 @@ class CronSchedule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first due instant strictly after ``instant``, or None up to the year 9999."""
-        start = to_second(instant) + 1
+        start = to_second(instant) + 1  # ValueError where it is none
         gap = self._gap
-        if gap is None or not gap.start <= start <= gap.due:
+        if gap is None or not gap.after <= instant < gap.end:
             due = self._first_from(start)
             if due is None:
                 return None
-            gap = self._gap = _Gap(start, due, to_instant(due))
+            gap = self._gap = _Gap(instant.astimezone(UTC), to_instant(due))
         return gap.end
 
     def latest_until(self, instant: datetime) -> datetime | None:
@@ -94,7 +93,7 @@ class CronSchedule:
         """Return how many are due in (after, until]; months are walked, not what is due."""
         start, end = to_second(after) + 1, to_second(until) + 1
         gap = self._gap
-        if gap is not None and gap.start <= start and end <= gap.due:
+        if gap is not None and gap.after <= after and until < gap.end:
             return 0
         return sum(self._count_in(piece, start, end) for piece in self._zone.pieces(start, end))
 

@@ -21,6 +21,12 @@ from crond_py.schedule.zones import forget_zones, zone_of
 
 _EVERY: Final = "@every"
 
+_MOST_RULES: Final = 256
+_MOST_KNOWN: Final = 2048
+
+_known: Final[dict[Rule, dict[tuple[str, ...], Schedule]]] = {}
+"""The schedules that were asked for lately, by what they are made of."""
+
 
 def parse_schedule(
     expression: str | Sequence[str],
@@ -45,7 +51,7 @@ def parse_schedule(
         message = "a schedule is a cron expression or a sequence of at least one"
         raise ScheduleError(message, allowed=ALLOWED)
     key = hash_key if any(map(has_hash, texts)) else ""
-    return _schedule(texts, timezone, DstGap(dst_gap), DstFold(dst_fold), key)
+    return _schedule(texts, _rule(timezone, DstGap(dst_gap), DstFold(dst_fold), key))
 
 
 def clear_zone_cache() -> None:
@@ -53,7 +59,7 @@ def clear_zone_cache() -> None:
 
     Schedules made before keep what they were made with.
     """
-    _schedule.cache_clear()
+    _known.clear()
     _rule.cache_clear()
     forget_read()
     forget_zones()
@@ -62,16 +68,31 @@ def clear_zone_cache() -> None:
 
 def forget_parsed() -> None:
     """Keep nothing for those who ask for the same schedule again: most ask all at once."""
-    _schedule.cache_clear()
+    _known.clear()
     forget_read()
     forget_expressions()
 
 
-@lru_cache(maxsize=2048)
-def _schedule(
-    texts: tuple[str, ...], timezone: str, gap: DstGap, fold: DstFold, hash_key: str
-) -> Schedule:
-    rule = _rule(timezone, gap, fold, hash_key)
+def _schedule(texts: tuple[str, ...], rule: Rule) -> Schedule:
+    """Return a schedule that is known, or make it.
+
+    It is known by the texts that it has itself: an lru_cache would keep a key and a link of its
+    own for each, and leave their room over when it is forgotten.
+    """
+    known = _known.get(rule)
+    if known is None:
+        if len(_known) >= _MOST_RULES:
+            _known.clear()
+        known = _known.setdefault(rule, {})
+    schedule = known.get(texts)
+    if schedule is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        schedule = known[texts] = _made(texts, rule)
+    return schedule
+
+
+def _made(texts: tuple[str, ...], rule: Rule) -> Schedule:
     for text in texts:
         word, _, duration = text.strip(" \t").replace("\t", " ").partition(" ")
         if word.lower() == _EVERY:
@@ -82,6 +103,6 @@ def _schedule(
     return CronSchedule(texts, rule)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MOST_RULES)
 def _rule(timezone: str, gap: DstGap, fold: DstFold, hash_key: str) -> Rule:
     return Rule(zone_of(timezone), gap, fold, hash_key)
