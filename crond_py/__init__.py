@@ -25,7 +25,7 @@ A map of the package; imports go down only.
     schedule/       when something is due: cron expressions, zones, intervals
     model, errors   the words of the product as data, and its errors
     places          where files are kept; printable: text that drives no terminal
-    lean, dataclass, digest
+    lean, dataclass, untyped, digest
                     keep the daemon small; percent: percent-encoding
 
 The names below are the public Python API. They are loaded when they are first used, so that the
@@ -35,10 +35,10 @@ command line and the daemon do not pay for what they do not need.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # that of typing would load it
 if TYPE_CHECKING:
     from crond_py.client import Client, StoredTask
     from crond_py.control.protocol import SubmittedTask

@@ -21,7 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Final
+
+from crond_py import untyped
+
+TYPE_CHECKING = False  # that of typing would load it
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 PUT_OFF: Final = {
     "ast": (),
@@ -54,6 +59,9 @@ def put_off_modules() -> None:
     for name, functions in PUT_OFF.items():
         if name not in sys.modules:
             sys.modules[name] = _StandIn(name, functions)
+    if "typing" not in sys.modules:
+        typing = sys.modules["typing"] = _StandIn("typing", ())
+        vars(typing).update(untyped.names())
 
 
 def leave_texts_out() -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import TZPATH
 
 import typer
 
@@ -106,10 +107,13 @@ def _seconds(option: str, text: str) -> float:
 def _become_service(options: str) -> None:
     """Replace this program by the service; it gets its options as one argument."""
     say.flush()
-    # -P: nothing that lies in the current directory is taken for a module.
-    arguments = [sys.executable, "-P", "-m", "crond_py.service", options]
+    # -P: nothing that lies in the current directory is taken for a module. The columns of each
+    # instruction, which only mark the place in the lines of a traceback, take a lot of memory.
+    arguments = [sys.executable, "-P", "-X", "no_debug_ranges", "-m", "crond_py.service", options]
+    # It need not read how Python was built only to know where zones are; no job is given this.
+    environment = {**os.environ, "PYTHONTZPATH": os.pathsep.join(TZPATH)}
     try:
-        os.execv(sys.executable, arguments)  # noqa: S606 - no shell is wanted
+        os.execve(sys.executable, arguments, environment)  # noqa: S606 - no shell is wanted
     except OSError as error:
         message = f"the Python at {sys.executable} cannot be started: {error.strerror}"
         raise PycronError(message) from None

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import types
-import typing
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -52,17 +52,18 @@ def from_json(wanted: type[T], value: object, path: str = "") -> T:
     A field that has a default may be missing; a field that is not known is ignored, so that an
     older program can talk to a newer one.
     """
-    return typing.cast("T", _decode(wanted, value, path))
+    return cast("T", _decode(wanted, value, path))
 
 
 def _decode(wanted: Any, value: object, path: str) -> object:
     if isinstance(wanted, types.UnionType):
         return _decode_optional(wanted, value, path)
-    if typing.get_origin(wanted) is tuple:
+    origin = getattr(wanted, "__origin__", None)
+    if origin is tuple:
         return _decode_tuple(wanted, value, path)
     if is_dataclass(wanted):
         return _decode_dataclass(wanted, value, path)
-    if typing.get_origin(wanted) is dict:
+    if origin is dict:
         return _object(value, path)
     decode = _SCALARS.get(wanted)
     if decode is None and issubclass(wanted, StrEnum):
@@ -85,7 +86,7 @@ def _decode_optional(wanted: types.UnionType, value: object, path: str) -> objec
 def _decode_tuple(wanted: Any, value: object, path: str) -> object:
     if not isinstance(value, list):
         raise CodecError(f"{path or 'value'} is not a list")
-    inner = typing.get_args(wanted)[0]
+    inner = wanted.__args__[0]
     return tuple(_decode(inner, item, f"{path}[{index}]") for index, item in enumerate(value))
 
 
@@ -110,11 +111,14 @@ def _decode_dataclass(wanted: Any, value: object, path: str) -> object:
 @functools.cache
 def _shape(wanted: type) -> tuple[tuple[str, Any, bool], ...]:
     """Return name and type of each field, and whether it must be there."""
-    hints = typing.get_type_hints(wanted)
+    # typing.get_type_hints does the same; the daemon does without that module.
+    names: dict[str, Any] = {}
+    for cls in reversed(wanted.__mro__):
+        names |= vars(sys.modules[cls.__module__])
     return tuple(
         (
             field.name,
-            hints[field.name],
+            eval(str(field.type), names),  # noqa: S307 - it is the text of our own annotation
             field.default is MISSING and field.default_factory is MISSING,
         )
         for field in fields(wanted)

@@ -10,9 +10,10 @@ that ends in the middle of something, what stands before it is found.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Final
+
+from crond_py.crontab.toml import parse
 
 KeyPath = tuple[str | int, ...]
 """The keys from the top of a file, with the index (from 0) where an array is passed."""
@@ -214,6 +215,6 @@ def _unquoted(piece: str) -> str:
     if piece[0] == "'" or "\\" not in piece:
         return piece[1:-1]
     try:
-        return str(tomllib.loads(f"key = {piece}")["key"])
-    except tomllib.TOMLDecodeError:
+        return str(parse(f"key = {piece}")["key"])
+    except ValueError:
         return piece[1:-1]  # in the part of a text that tomllib has not accepted

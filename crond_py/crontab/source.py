@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any, Final
 
 from crond_py.crontab.faults import FileReport, Refused
 from crond_py.crontab.syntax import explain
+from crond_py.crontab.toml import parse
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_KEY_PARTS: Final = 100
@@ -115,7 +115,7 @@ def _parse(text: str, report: FileReport) -> Table | None:
         report.add_line(line, (), f"a key has more than {MAX_KEY_PARTS} parts")
         return None
     try:
-        return tomllib.loads(text)
+        return parse(text)
     except RecursionError:
         report.add_line(0, (), "arrays or tables are nested too deeply")
     except ValueError as error:  # TOMLDecodeError, and int() of thousands of digits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -26,7 +25,13 @@ from crond_py.schedule import format_duration, system_timezone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_MOST_KNOWN: Final = 2048
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
+
+_Rules = tuple[str | None, DstGap, DstFold, timedelta | None]
+
+_known: Final[dict[_Rules, dict[Trigger, str]]] = {}
+"""The fingerprints that were made lately: many jobs share few schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +54,21 @@ def fingerprint(job: Job) -> str:
     offset, jitter) comes after that, for those alone. The text that is hashed is part of the
     ledger's format: another spelling would give every job a new baseline.
     """
-    return _fingerprint(job.trigger, job.timezone, job.dst_gap, job.dst_fold, job.jitter)
+    rules = (job.timezone, job.dst_gap, job.dst_fold, job.jitter)
+    known = _known.setdefault(rules, {})
+    found = known.get(job.trigger)
+    if found is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        found = known[job.trigger] = _fingerprint(job.trigger, *rules)
+    return found
 
 
 def forget_fingerprints() -> None:
     """Keep none for those who ask again: most ask when a crontab is taken up."""
-    _fingerprint.cache_clear()
+    _known.clear()
 
 
-@lru_cache(maxsize=2048)  # many jobs share few schedules, and so their fingerprints
 def _fingerprint(
     trigger: Trigger,
     timezone: str | None,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Crontab
+from crond_py.crontab.summary import forget_fingerprints
 from crond_py.engine import events
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
@@ -43,6 +44,7 @@ from crond_py.ports import (
     Submitted,
     Timer,
 )
+from crond_py.schedule import forget_parsed
 
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
@@ -106,6 +108,7 @@ class Core:
         for job in crontab.jobs.values():
             state = self._agenda.enter(job, cursors.get(job.name), now, at_start=True)
             state.last = last.get(job.name)
+        forget_fingerprints()  # what is made from here on takes their room
         self._chains.set_jobs(self._register.states.values())
         task_cursor = cursors.pop(TASKS, None)
         for name, cursor in list(cursors.items()):
@@ -129,6 +132,7 @@ class Core:
                 self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
         self._parts.outbox.then(self._parts.processes.note_starts)
+        forget_parsed()  # likewise
         self._agenda.set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
         self._agenda.set_timers()

@@ -27,6 +27,8 @@ APPLICATION_ID = 0x70796372
 
 _HERE = Path(__file__).parent  # importlib.resources takes a megabyte of the daemon's memory
 
+_KEPT_STATEMENTS = 20  # what is asked again and again is a dozen; a start asks for 70, once each
+
 _PRIMARY = 0xFF  # the low byte of a result code is what it is about, the rest narrows it down
 
 _LOCKED = "is locked by another program; end that (fuser(1) names it)"
@@ -152,6 +154,7 @@ def connect(path: Path, parameters: str, busy_timeout: timedelta) -> sqlite3.Con
         timeout=busy_timeout.total_seconds(),
         isolation_level=None,
         check_same_thread=False,
+        cached_statements=_KEPT_STATEMENTS,
     )
     try:
         # Functions in the schema of a file that somebody else has made are not called.

@@ -15,8 +15,7 @@ from typing import Final
 from crond_py.dataclass import dataclass
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
-from crond_py.schedule.cron import CronSchedule
-from crond_py.schedule.expression import read_expression
+from crond_py.schedule.cron import CronSchedule, Rule
 from crond_py.schedule.instants import (
     DAY,
     EPOCH,
@@ -102,12 +101,11 @@ class Aligned:
 
     def _as_cron(self) -> CronSchedule:
         """Return the cron schedule that is due at the same instants, but for the fraction."""
-        times = (
+        times = tuple(
             f"{time % MINUTE} {time % HOUR // MINUTE} {time // HOUR} * * *"
             for time in range(self._first, DAY, self._step)
         )
-        expressions = [read_expression(text, "") for text in times]
-        return CronSchedule(expressions, self._clocks, DstGap.SKIP, DstFold.BOTH)
+        return CronSchedule(times, Rule(self._clocks, DstGap.SKIP, DstFold.BOTH))
 
     def _second(self, instant: datetime) -> int:
         """Return the last second that is not after ``instant`` with the fraction added to it."""

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from crond_py.model import DstFold, DstGap
 from crond_py.schedule import changes
-from crond_py.schedule.expression import Expression
+from crond_py.schedule.expression import read_expression
 from crond_py.schedule.instants import to_instant, to_second
 from crond_py.schedule.readings import count_readings
 from crond_py.schedule.timeline import Timeline
 from crond_py.schedule.zones import Piece, Zone
 
+_READ_AT_ONCE: Final = 128
+"""Of so many schedules it is kept what was read; of the others it is read again when asked for."""
+
+
+class Rule:
+    """What schedules have in common whose expressions mean the same: it is compared by identity.
+
+    ``hash_key`` is what ``H`` is made from.
+    """
+
+    __slots__ = ("fold", "gap", "hash_key", "zone")
+
+    def __init__(self, zone: Zone, gap: DstGap, fold: DstFold, hash_key: str = "") -> None:
+        self.zone = zone
+        self.gap = gap
+        self.fold = fold
+        self.hash_key = hash_key
+
 
 class _Gap(NamedTuple):
-    """The seconds [start, due) in which nothing is due, and ``end``, the instant of ``due``."""
+    """Strictly between two instants, both in UTC, nothing is due; at ``end`` it is."""
 
-    start: int
-    due: int
+    after: datetime
     end: datetime
 
 
@@ -28,17 +46,27 @@ class CronSchedule:
 
     What is due is a whole second; an instant at which several expressions are due counts once.
     The gap that was last found is remembered: a crontab of many jobs has few schedules, and asks
-    each of them the same once for every job.
+    each of them the same once for every job. What the expressions mean is not, as most of many
+    schedules are asked nothing for a long time.
+
+    Raises ScheduleError where one of the texts is no expression, or one that is never due.
     """
 
-    __slots__ = ("_gap", "_timelines", "_zone")
+    __slots__ = ("_gap", "_rule", "_texts")
 
-    def __init__(
-        self, expressions: Sequence[Expression], zone: Zone, gap: DstGap, fold: DstFold
-    ) -> None:
-        self._zone = zone
-        self._timelines = tuple(Timeline(each, zone, gap, fold) for each in expressions)
+    def __init__(self, texts: tuple[str, ...], rule: Rule) -> None:
+        self._texts = texts
+        self._rule = rule
         self._gap: _Gap | None = None
+        _read(texts, rule)
+
+    @property
+    def _timelines(self) -> tuple[Timeline, ...]:
+        return _read(self._texts, self._rule)
+
+    @property
+    def _zone(self) -> Zone:
+        return self._rule.zone
 
     def __repr__(self) -> str:
         expressions = ", ".join(repr(line.expression.text) for line in self._timelines)
@@ -46,13 +74,13 @@ class CronSchedule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first due instant strictly after ``instant``, or None up to the year 9999."""
-        start = to_second(instant) + 1
+        start = to_second(instant) + 1  # ValueError where it is none
         gap = self._gap
-        if gap is None or not gap.start <= start <= gap.due:
+        if gap is None or not gap.after <= instant < gap.end:
             due = self._first_from(start)
             if due is None:
                 return None
-            gap = self._gap = _Gap(start, due, to_instant(due))
+            gap = self._gap = _Gap(instant.astimezone(UTC), to_instant(due))
         return gap.end
 
     def latest_until(self, instant: datetime) -> datetime | None:
@@ -65,7 +93,7 @@ class CronSchedule:
         """Return how many are due in (after, until]; months are walked, not what is due."""
         start, end = to_second(after) + 1, to_second(until) + 1
         gap = self._gap
-        if gap is not None and gap.start <= start and end <= gap.due:
+        if gap is not None and gap.after <= after and until < gap.end:
             return 0
         return sum(self._count_in(piece, start, end) for piece in self._zone.pieces(start, end))
 
@@ -87,9 +115,10 @@ class CronSchedule:
             yield to_instant(second), text
 
     def _first_from(self, start: int) -> int | None:
-        if len(self._timelines) == 1:
-            return self._timelines[0].first_from(start)
-        found = [due for line in self._timelines if (due := line.first_from(start)) is not None]
+        timelines = self._timelines
+        if len(timelines) == 1:
+            return timelines[0].first_from(start)
+        found = [due for line in timelines if (due := line.first_from(start)) is not None]
         return min(found, default=None)
 
     def _occurrences(self, start: int, last: int) -> Iterator[int]:
@@ -99,10 +128,23 @@ class CronSchedule:
             due = self._first_from(due + 1)
 
     def _count_in(self, piece: Piece, start: int, end: int) -> int:
-        taken = [line.readings for line in self._timelines if piece.turn is not line.left_out]
+        timelines = self._timelines
+        taken = [line.readings for line in timelines if piece.turn is not line.left_out]
         first, offset = max(start, piece.start), piece.offset
         number = count_readings(taken, first + offset, min(end, piece.end) + offset)
-        if first == piece.start and any(line.makes_up_at(piece) for line in self._timelines):
+        if first == piece.start and any(line.makes_up_at(piece) for line in timelines):
             # One occurrence, however many readings were skipped, unless the instant counts already.
             number += not any(readings.includes(first + offset) for readings in taken)
         return number
+
+
+def forget_read() -> None:
+    """Keep nothing of what expressions mean; it is read again when it is asked for."""
+    _read.cache_clear()
+
+
+@lru_cache(maxsize=_READ_AT_ONCE)
+def _read(texts: tuple[str, ...], rule: Rule) -> tuple[Timeline, ...]:
+    """Return what expressions mean, each once."""
+    expressions = dict.fromkeys(read_expression(text, rule.hash_key) for text in texts)
+    return tuple(Timeline(each, rule.zone, rule.gap, rule.fold) for each in expressions)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import zoneinfo
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -27,12 +28,13 @@ def become(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Have no program replaced, and return the arguments with which it would have been."""
     calls: list[list[str]] = []
 
-    def execv(path: str, arguments: list[str]) -> None:
+    def execve(path: str, arguments: list[str], environment: dict[str, str]) -> None:
         assert path == sys.executable
+        assert environment == {**os.environ, "PYTHONTZPATH": os.pathsep.join(zoneinfo.TZPATH)}
         calls.append(arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setattr(os, "execve", execve)
     for name in ("PYCRON_CRONTAB", "PYCRON_STATE_DIR"):
         monkeypatch.delenv(name, raising=False)
     return calls
@@ -48,7 +50,8 @@ def test_every_option_reaches_the_service(become: list[list[str]], tmp_path: Pat
         ]
     )  # fmt: skip
     ((python, *flags, options),) = become
-    assert [python, *flags] == [sys.executable, "-P", "-m", "crond_py.service"]
+    keeps_small = ["-X", "no_debug_ranges"]
+    assert [python, *flags] == [sys.executable, "-P", *keeps_small, "-m", "crond_py.service"]
     assert json.loads(options) == {
         "crontab": str(Path.cwd() / "c.toml"),
         "state_dir": str(tmp_path),

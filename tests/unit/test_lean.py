@@ -46,9 +46,9 @@ def test_nothing_that_is_put_off_is_loaded_by_the_imports() -> None:
         put_off -= {"ast", "dis", "inspect"}
     assert not modules & put_off
     idle = {"asyncio", "hashlib", "_hashlib", "ssl", "tempfile", "shutil", "bz2", "lzma", "pickle",
-            "email", "ipaddress", "argparse", "tomllib", "croniter", "crond_py.crontab.loader",
-            "multiprocessing", "http", "typer", "rich", "pydantic", "uuid", "secrets",
-            "random"}  # fmt: skip
+            "email", "ipaddress", "argparse", "tomli", "tomllib", "croniter",
+            "crond_py.crontab.loader", "multiprocessing", "http", "typer", "rich", "pydantic",
+            "uuid", "secrets", "random", "typing"}  # fmt: skip
     assert not modules & idle
 
 
@@ -117,6 +117,19 @@ import inspect
 print(json.dumps([len(found), all(each is inspect.signature for each in found)]))
 """
     assert told(race) == [8, True]
+
+
+def test_typing_is_whole_for_whoever_asks_for_more_of_it() -> None:
+    """The stand-in has only what classes need; for anything else it is the module itself."""
+    program = """
+import typing as before
+assert not is_loaded("typing")
+from typing import get_type_hints
+import typing
+print(json.dumps([is_loaded("typing"), before.get_type_hints is typing.get_type_hints,
+                  before.Protocol is typing.Protocol]))
+"""
+    assert told(program) == [True, True, True]
 
 
 def test_what_is_loaded_already_stays_as_it_is() -> None:

@@ -6,7 +6,8 @@ starts at noon of a day before the change and goes on until the last instant tha
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -511,3 +512,13 @@ def test_count_in_the_month_of_the_gap(expression: str, number: int) -> None:
     schedule = parse_schedule(expression, "America/New_York")
     start, end = utc("2024-02-29T23:59:59-05:00"), utc("2024-03-31T23:59:59-04:00")
     assert schedule.count(start, end) == number
+
+
+def test_what_was_found_is_no_answer_to_the_first_pass_of_a_repeated_hour() -> None:
+    """An instant in local time is later or earlier by its offset, not by what the clock shows."""
+    schedule = parse_schedule("50 0 * * *", "UTC")
+    berlin = ZoneInfo("Europe/Berlin")
+    second_pass = datetime(2026, 10, 25, 2, 45, fold=1, tzinfo=berlin)  # 01:45 in UTC
+    first_pass = datetime(2026, 10, 25, 2, 48, tzinfo=berlin)  # 00:48
+    assert schedule.next_after(second_pass) == datetime(2026, 10, 26, 0, 50, tzinfo=UTC)
+    assert schedule.next_after(first_pass) == datetime(2026, 10, 25, 0, 50, tzinfo=UTC)
