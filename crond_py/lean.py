@@ -45,6 +45,9 @@ PUT_OFF: Final = {
 A class counts as a function where it is only called.
 """
 
+_UNTRIED: Final = (3, 14)
+"""From here on nobody has tried what the making of classes asks ``typing`` for."""
+
 _M_ARENA_MAX: Final = -8  # malloc.h of the GNU C library
 _HEAP: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE of object.h
 _IMMUTABLE: Final = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
@@ -59,7 +62,7 @@ def put_off_modules() -> None:
     for name, functions in PUT_OFF.items():
         if name not in sys.modules:
             sys.modules[name] = _StandIn(name, functions)
-    if "typing" not in sys.modules:
+    if "typing" not in sys.modules and sys.version_info < _UNTRIED:
         typing = sys.modules["typing"] = _StandIn("typing", ())
         vars(typing).update(untyped.names())
 
