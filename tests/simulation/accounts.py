@@ -279,6 +279,8 @@ class Accounts:
             self._begin_in_its_time(job, cursor, now, is_told=is_told, since=since)
         else:
             self._begin(job, cursor, now, since=since)
+        if was_set and is_elapsed(job):
+            self.open[job.name].is_sure = False  # which rows have old readings, nobody can tell
 
     def _begin_after_step(self, job: Job, cursor: Cursor, now: datetime) -> None:
         """Begin a segment in a new time, or in an older one that is back."""
@@ -331,8 +333,6 @@ class Accounts:
         if job.name not in self.unsettled and not self.world.steps:
             self._breach(f"it begins anew at {cursor.baseline} for no reason", job.name)
         self._begin_in_force(job, cursor, now, None)
-        if self.world.steps and is_elapsed(job):
-            self.open[job.name].is_sure = False  # which rows have old readings, nobody can tell
 
     def _was_set_while_down(self) -> bool:
         return any(not was_up for _, _, was_up in self.world.steps)
