@@ -14,7 +14,7 @@ from typer.main import get_command
 
 import crond_py
 from crond_py.cli import say
-from crond_py.cli.options import TextValues
+from crond_py.cli.options import RunsWords, TextValues
 from crond_py.errors import (
     CrontabError,
     PycronError,
@@ -55,6 +55,24 @@ class _Command(TextValues, TyperCommand):
     """One command."""
 
 
+class _TaskCommand(RunsWords, _Command):
+    """A command that hands in another one."""
+
+
+class _MomentCommand(_TaskCommand):
+    """One whose first argument may be written as two words."""
+
+    @staticmethod
+    def begins_command(words: list[str]) -> bool:
+        """Return whether the last of some words is of the command that is to be run."""
+        from crond_py.cli.moments import join_moment  # noqa: PLC0415 - of one command
+
+        return len(join_moment(words[0], [*words[1:], "command"])[1]) > 1
+
+
+_CLASSES: Final = {"at": _MomentCommand, "in": _TaskCommand, "every": _TaskCommand}
+
+
 class _Commands(TextValues, TyperGroup):
     """The commands; a module is imported when its command is asked for."""
 
@@ -71,7 +89,7 @@ class _Commands(TextValues, TyperGroup):
         module = importlib.import_module(_COMMANDS[cmd_name])
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = _examples(module.EXAMPLES)
-        single.command(cmd_name, cls=_Command, epilog=epilog)(module.command)
+        single.command(cmd_name, cls=_CLASSES.get(cmd_name, _Command), epilog=epilog)(module.command)
         return get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

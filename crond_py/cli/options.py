@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crond_py.errors import PycronError
+from crond_py.errors import PycronError, UsageError
 from crond_py.places import Places, find_places
 
 Crontab = Annotated[
@@ -101,3 +101,45 @@ class TextValues:
             if getattr(param, "_runtime_param", "none") is None:
                 param._runtime_param = _AsTyped(param.type_descriptor.annotation)  # noqa: SLF001
         return params
+
+
+class RunsWords:
+    """A command that is given another one to run, whose options are none of its own.
+
+    Subclasses say in ``begins_command`` whether that has begun, by the arguments so far that are no
+    options. An option behind it, where no ``--`` says whose it is, would be taken from it.
+    """
+
+    @staticmethod
+    def begins_command(words: list[str]) -> bool:
+        """Return whether the last of some words is of the command that is to be run."""
+        return len(words) > 1
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments. Raises UsageError for an option that may be the command's."""
+        with_value = {
+            name
+            for param in self.get_params(ctx)  # type: ignore[attr-defined]  # a mixin
+            if not getattr(param, "is_flag", True)
+            for name in param.opts
+        }
+        words: list[str] = []
+        rest = iter(args)
+        for each in rest:
+            if each == "--":
+                break
+            if not each.startswith("-") or each == "-":
+                words.append(each)
+            elif words and self.begins_command(words):
+                raise UsageError(self._whose(ctx.command_path, words, each))
+            elif each in with_value:
+                next(rest, None)
+        return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
+
+    def _whose(self, path: str, words: list[str], option: str) -> str:
+        first = next(n for n in range(1, len(words)) if self.begins_command(words[: n + 1]))
+        when, command = " ".join(words[:first]), words[first]
+        return (
+            f"{option} may be an option of {command}; put -- before the command, and pycron's own "
+            f"options before that: {path} {when} -- {command} {option} ..."
+        )
