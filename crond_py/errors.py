@@ -4,6 +4,7 @@
     ├── UsageError                   exit code 2   a request that makes no sense as put
     │   ├── ScheduleError            an expression, zone or duration that cannot be read
     │   ├── UnknownNameError         no such job, run, task or pool
+    │   │   └── EndedAlreadyError    exit code 1   a run or task that is over
     │   └── TaskRefusedError         tasks that cannot be taken as put; carries every fault
     ├── DaemonNotRunningError        exit code 3   nobody listens on the control socket
     ├── CrontabError                 exit code 78  the crontab is refused; carries every fault
@@ -56,6 +57,12 @@ class ScheduleError(UsageError, ValueError):
 
 class UnknownNameError(UsageError, LookupError):
     """No job, run, task or pool of that name."""
+
+
+class EndedAlreadyError(UnknownNameError):
+    """A run or task that is over: there is nothing left of it to be ended or waited for."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class DaemonNotRunningError(PycronError):

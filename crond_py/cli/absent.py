@@ -47,6 +47,7 @@ def absent(crontab: Crontab) -> Iterator[str]:
     ):
         yield from _faults(crontab.jobs.values(), key, named, fault_of)
     yield from _faults(crontab.jobs.values(), "command", _programs, _fault_of_program)
+    yield from _faults(crontab.jobs.values(), "PATH", _paths, _fault_of_path)
 
 
 def _faults(
@@ -157,6 +158,19 @@ def _fault_of_program(program: _Program) -> str:
         find_program(*program)
     except (FileNotFoundError, NotADirectoryError):
         return "there is no such file" if "/" in program.name else "it is not found on PATH"
-    except OSError:
-        pass  # it may be the daemon's user who can
+    except IsADirectoryError:
+        return "it is a directory"
+    except OSError:  # it may be the daemon's user who can
+        path = os.path.join(program.cwd, program.name)  # noqa: PTH118 - as it is written
+        return _fault_of_shell(path) if "/" in program.name else ""
     return ""
+
+
+def _paths(job: Job) -> Sequence[str]:
+    """Return the entries of a job's PATH that are written as for a shell."""
+    entries = job.env.get("PATH", "").split(":")
+    return [entry for entry in entries if entry.startswith("~") or "$" in entry]
+
+
+def _fault_of_path(entry: str) -> str:
+    return "" if _mode(entry) else "it is not expanded; write the path out"

@@ -89,7 +89,9 @@ class _Commands(TextValues, TyperGroup):
         module = importlib.import_module(_COMMANDS[cmd_name])
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = _examples(module.EXAMPLES)
-        single.command(cmd_name, cls=_CLASSES.get(cmd_name, _Command), epilog=epilog)(module.command)
+        single.command(cmd_name, cls=_CLASSES.get(cmd_name, _Command), epilog=epilog)(
+            module.command
+        )
         return get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -25,8 +25,8 @@ Words = Annotated[
     list[str],
     typer.Argument(
         metavar="COMMAND", show_default=False,
-        help="What to run, after -- if it has options. One word is a command line for the shell; several are a "
-        "program and its arguments.",
+        help="What to run, after -- if it has options. One word is a command line for the shell; "
+        "several are a program and its arguments.",
     ),
 ]  # fmt: skip
 KeyOption = Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -80,11 +80,12 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """After which instant, until which, and how many at most (0: all)."""
+    """After which instant, until which, how many at most (0: all), and in which zone that is."""
 
     start: datetime
     end: datetime | None
     number: int
+    zone: tzinfo
 
 
 EXAMPLES = (
@@ -124,8 +125,8 @@ def command(
         str | None,
         typer.Option(
             "--timezone", "--tz", metavar="ZONE", show_default=False,
-            help="The zone of --expr, of --from and --until, and of what is shown; else the "
-            "job's, or that of this machine.",
+            help="The zone of --expr, of --from and --until, and of what is shown; else that of "
+            "the jobs that are named, or of this machine.",
         ),
     ] = None,
     expr: Annotated[
@@ -148,21 +149,24 @@ def command(
     if expr and jobs:
         raise UsageError("give names of jobs or --expr, not both")
     now = SystemClock().now()
-    window = _window(start, until, number, timezone, now)
     if expr:
+        window = _window(start, until, number, timezone, now)
         zone = timezone or system_timezone()
         sources = [_of_expression(text, zone, window.start) for text in expr]
     else:
         places = places_of(crontab, state_dir)
-        file = crontab_in_force(places, crontab)
-        sources = _of_crontab(file, places, jobs or [], window.start)
+        chosen = _chosen(crontab_in_force(places, crontab), jobs or [])
+        zones = {job.timezone for job in chosen} if jobs else {None}
+        common = zones.pop() if len(zones) == 1 else None
+        window = _window(start, until, number, timezone or common, now)
+        sources = _of_jobs(chosen, places, window.start, are_named=bool(jobs))
     found = list(_merged(sources, window))
     if as_json:
         say.out_json([_record(item, timezone) for item in found])
     elif found:
         show(_table(found, timezone, now, is_from_now=start == "now"))
     else:
-        say.note("nothing is due" + (" until then" if window.end else ""))
+        say.note("nothing is due" + _within(window))
     for text in _dropped_after(sources, found, window):
         say.note(text)
 
@@ -181,7 +185,15 @@ def _window(
         raise UsageError("-n 0 shows all due instants, so it needs --until")
     if number is None:
         number = _USUAL_NUMBER if end is None else _MOST
-    return _Window(begin, end, number)
+    return _Window(begin, end, number, zone)
+
+
+def _within(window: _Window) -> str:
+    """Say between which instants, where that is bounded."""
+    if window.end is None:
+        return ""
+    first, last = (local_text(each, window.zone) for each in (window.start, window.end))
+    return f" after {first} until {last}"
 
 
 _WHENEVER: Final = {
@@ -198,23 +210,26 @@ def _of_expression(text: str, timezone: str, start: datetime) -> _Source:
     return _Source(text, parse_schedule(text, timezone), timezone, start, note)
 
 
-def _of_crontab(
-    crontab: Path, places: Places, names: Sequence[str], start: datetime
-) -> list[_Source]:
+def _chosen(crontab: Path, names: Sequence[str]) -> list[Job]:
     """Return the jobs that are meant: those that are named, or all that are enabled."""
     loaded = load_crontab(crontab)
     for name in names:
         if name not in loaded.jobs:
             raise no_such_job(name, loaded.jobs, crontab)
-    chosen = [loaded.jobs[name] for name in dict.fromkeys(names)] or [
+    return [loaded.jobs[name] for name in dict.fromkeys(names)] or [
         job for job in loaded.jobs.values() if job.enabled
     ]
+
+
+def _of_jobs(
+    chosen: Sequence[Job], places: Places, start: datetime, *, are_named: bool
+) -> list[_Source]:
     needs_anchor = not all(map(goes_by_the_clock, chosen))
     cursors = _read_cursors(places) if needs_anchor else {}
     sources = []
     for job in chosen:
         if isinstance(job.trigger, StartupTrigger | AfterTrigger):
-            if names:
+            if are_named:
                 say.note(f"job {job.name} is due {_WHENEVER[type(job.trigger)]}")
         elif (source := _of_job(job, cursors.get(job.name), start)) is not None:
             sources.append(source)

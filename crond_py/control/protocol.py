@@ -19,6 +19,7 @@ from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled, LagSummary, PoolStatus
 from crond_py.errors import (
     CrontabError,
+    EndedAlreadyError,
     Fault,
     LedgerError,
     ProtocolError,
@@ -316,6 +317,7 @@ _REQUESTS: Final[dict[str, type[Request[Any]]]] = {
 # The first that fits names the error, so a class stands before those it is derived from.
 _KINDS: Final[dict[str, type[PycronError]]] = {
     "crontab": CrontabError,
+    "ended_already": EndedAlreadyError,
     "unknown_name": UnknownNameError,
     "task": TaskRefusedError,
     "usage": UsageError,

@@ -191,25 +191,27 @@ class ControlServer:
             self._free_reserve()
 
     def _accept_all(self, listener: socket.socket) -> None:
-        is_short = False
+        is_short = is_asked = False
         while not self._stopping.is_set():
             try:
                 connection, _ = listener.accept()
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     # Peers wait in the queue meanwhile; to try again at once would only spin.
-                    if is_short:
-                        self._turn_away(listener, error)
-                    else:
+                    if not is_short:
                         log.error("no client is let in for now: %s", error.strerror)
+                        self._stopping.wait(_SHORTAGE_S)
+                    elif is_asked:
+                        self._turn_away(listener, error)
+                    is_asked = is_short and not is_asked and _is_asked(listener, _SHORTAGE_S)
                     is_short = True
-                    self._stopping.wait(_SHORTAGE_S)
                 elif self._stopping.is_set():
                     return  # the listener was shut down
                 elif error.errno != errno.ECONNABORTED:
                     raise
                 continue
-            is_short = False
+            is_short = is_asked = False
+            self._keep_reserve()
             try:
                 self._admit(connection)
             except Exception:  # the boundary of one connection
@@ -217,23 +219,21 @@ class ControlServer:
                 connection.close()
 
     def _turn_away(self, listener: socket.socket, shortage: OSError) -> None:
-        """Tell those who wait why they are not let in, each by the descriptor in reserve."""
-        hint = _WAYS_OUT.get(shortage.errno or 0, "")
-        error = RequestRefusedError(f"pycron lets nobody in: {shortage.strerror}{hint}")
-        waiting = select.poll()
-        waiting.register(listener, select.POLLIN)
-        with contextlib.suppress(OSError):  # it was taken, or it is not that which is lacking
-            while waiting.poll(0) and not self._stopping.is_set():
-                self._free_reserve()
-                try:
-                    connection, _ = listener.accept()
-                    _refuse(connection, error)
-                finally:
-                    self._keep_reserve()
+        """Tell who has waited longest why nobody is let in, by the descriptor in reserve."""
+        self._free_reserve()
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            self._stopping.wait(_SHORTAGE_S)  # it was taken, or it is not that which is lacking
+        else:
+            hint = _WAYS_OUT.get(shortage.errno or 0, "")
+            refusal = f"pycron lets nobody in: {shortage.strerror}{hint}"
+            _refuse(connection, RequestRefusedError(refusal))
+        self._keep_reserve()
 
     def _keep_reserve(self) -> None:
         if self._reserve is None:
-            with contextlib.suppress(OSError):  # it is tried again in the next shortage
+            with contextlib.suppress(OSError):  # it is tried again with the next peer
                 self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _free_reserve(self) -> None:
@@ -339,6 +339,13 @@ def check_unserved(path: Path) -> None:
         f"{who} runs on this state directory ({path.parent}); stop it, or use another --state-dir"
     )
     raise StateLockedError(message, pid=owner)
+
+
+def _is_asked(listener: socket.socket, patience_s: float) -> bool:
+    """Wait for a peer without a descriptor of its own; return whether there is one."""
+    waiting = select.poll()
+    waiting.register(listener, select.POLLIN)
+    return bool(waiting.poll(patience_s * 1000))
 
 
 def _refuse(connection: socket.socket, error: PycronError) -> None:

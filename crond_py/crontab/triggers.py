@@ -91,7 +91,7 @@ def _check_expression(value: object) -> None:
         case "":
             raise Refused("is empty", 'write for example "30 2 * * *"')
         case "@reboot":
-            raise Refused("@reboot is a key of its own here", "write startup = true")
+            raise Refused("@reboot is a key of its own here", 'write startup = "boot"')
         case "@every":
             raise Refused("@every cannot be one of several", "make it a job with every")
         case _:

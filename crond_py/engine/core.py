@@ -31,7 +31,12 @@ from crond_py.engine.task_ends import TaskEnds
 from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import fields, log
 from crond_py.engine.view import Cancelled, EngineStatus
-from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
+from crond_py.errors import (
+    EndedAlreadyError,
+    LedgerError,
+    RequestRefusedError,
+    UnknownNameError,
+)
 from crond_py.model import Cause, OnStop, Run, task_id_of, task_job
 from crond_py.policy import TICK
 from crond_py.ports import (
@@ -550,7 +555,7 @@ class Core:
         """Cancel one run. Raises UnknownNameError where it has an outcome or never was."""
         active = self._register.runs.get(run_id)
         if active is None:
-            raise UnknownNameError(self._why_no_run(run_id))
+            raise self._no_run(run_id)
         return self._cancel([active])[0]
 
     def cancel_job(self, name: str) -> list[Cancelled]:
@@ -586,8 +591,9 @@ class Core:
         runs = [*state.queued, *state.active] if state is not None else []
         if not pending and not runs:
             task = self._ledger.task(task_id)
-            known = f"task {task_id} has ended already" if task is not None else ""
-            raise UnknownNameError(known or f"there is no task {task_id}")
+            if task is None:
+                raise UnknownNameError(f"there is no task {task_id}")
+            raise EndedAlreadyError(f"task {task_id} has ended already")
         return self._cancel(runs, pending)
 
     def on_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
@@ -598,7 +604,7 @@ class Core:
             return
         run = self._ledger.run(run_id)
         if run is None:
-            raise UnknownNameError(self._why_no_run(run_id))
+            raise self._no_run(run_id)
         if run.outcome is not None:
             callback(run)
             return
@@ -643,12 +649,13 @@ class Core:
             raise UnknownNameError(message)
         return state
 
-    def _why_no_run(self, run_id: int) -> str:
+    def _no_run(self, run_id: int) -> UnknownNameError:
+        """Return why there is no run to be ended or waited for."""
         run = self._ledger.run(run_id)
         if run is None:
-            return f"there is no run {run_id}"
+            return UnknownNameError(f"there is no run {run_id}")
         how = run.outcome or "which the ledger could not take yet"
-        return f"run {run_id} of {run.job} has ended already: {how}"
+        return EndedAlreadyError(f"run {run_id} of {run.job} has ended already: {how}")
 
 
 @contextmanager

@@ -154,7 +154,7 @@ def _named(words: list[str]) -> str:
     if len(words) > 1:
         _refuse(f"{shown(words[0])} stands alone, with no fields or command after it")
     if name == "@reboot":
-        _refuse("@reboot is not a time; write startup = true in place of the schedule")
+        _refuse('@reboot is not a time; write startup = "boot" in place of the schedule')
     if name not in NAMED:
         from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name costs its import
 

@@ -205,6 +205,9 @@ def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_
         "absolute": '["/opt/no/such/tool"]',
         "below": f'["./mising"]\ncwd = "{tmp_path}"',
         "on-path": '["tool"]\nenv = { PATH = "' + str(tmp_path) + '" }',
+        "directory": f'["{tmp_path}"]',
+        "plain-file": "'/etc/passwd'",
+        "unexpanded": "'true'\nenv = { PATH = '$HOME/bin:/usr/bin' }",
         "there": f'["./tool"]\ncwd = "{tmp_path}"',
         "in-home": '["./tool"]',
         "shell": "'bakcup | tee x'",
@@ -224,6 +227,9 @@ def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_
             "1: command bakcup of array, simple: it is not found on PATH",
             "7: command /opt/no/such/tool of absolute: there is no such file",
             "10: command ./mising of below: there is no such file",
+            f"18: command {tmp_path} of directory: it is a directory",
+            "21: command /etc/passwd of plain-file: it cannot be executed",
+            "24: PATH $HOME/bin of unexpanded: it is not expanded; write the path out",
         )
     ]
 

@@ -370,3 +370,18 @@ def test_many_jobs_are_merged_soon(tmp_path: Path) -> None:
     assert [item["job"] for item in found] == ["j1", "j1441", "j2"]
     first = datetime.fromisoformat(found[0]["due"])
     assert first == datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=1)
+
+
+def test_instants_are_read_in_the_zone_of_the_jobs_that_are_named(tmp_path: Path) -> None:
+    """As what is shown; where they have several, in that of the machine, and it is said which."""
+    path = tmp_path / "crontab.toml"
+    job = '[jobs.{0}]\nschedule = "30 2 * * *"\ntimezone = "{1}"\ncommand = "true"\n'
+    zones = {"a": "Europe/Berlin", "b": "Europe/Berlin", "c": "America/New_York"}
+    path.write_text("".join(job.format(*each) for each in zones.items()))
+    between = ("--from", "2026-12-01 02:00", "--until", "2026-12-01 03:00")
+    env = {**environment(tmp_path), "TZ": "UTC"}
+    both = pycron("next", "a", "b", *between, "--json", env=env)
+    assert [item["due"] for item in json.loads(both.stdout)] == ["2026-12-01T01:30:00Z"] * 2
+    done = pycron("next", "a", "c", *between, env=env)
+    range_ = "after 2026-12-01 02:00:00+00:00 until 2026-12-01 03:00:00+00:00"
+    assert done.stderr == f"pycron: nothing is due {range_}\n"

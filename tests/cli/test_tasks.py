@@ -174,8 +174,7 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["in", "5m", "-s", "a b=1", "--", "true"], "--set: 'a b' is no key of a job"),
         (["in", "5m", "-s", "pool=x", "--pool", "y", "--", "true"], "pool=x: pool is given twice"),
         (["in", "5m", "-s", "env.A=1", "-s", "env.A=2", "--", "true"], "env.A=2: A is given twice"),
-        (["in", "1m", "rsync", "-a", "--key", "x"], "put -- before the command, and pycron's own "
-         "options before that: pycron in 1m -- rsync -a ..."),
+        (["in", "1m", "rsync", "-a", "--key", "x"], "before that: pycron in 1m -- rsync -a ..."),
         (["at", "tomorrow", "07:30", "echo", "--help"], "pycron at tomorrow 07:30 -- echo --help"),
         (["at", "07:30", "echo", "hi", "--key", "x"], "pycron at 07:30 -- echo --key ..."),
         (["at", "10m", "--", "true"], "for a time from now: pycron in 10m"),

@@ -345,6 +345,9 @@ def test_who_comes_while_no_descriptor_is_left_is_told_so(path: Path) -> None:
     """P8: within seconds, and each of them; once there are some again, all goes on."""
     with serving(path), contextlib.ExitStack() as stack:
         call(path, Ping())
+        for thread in threading.enumerate():
+            if thread.name == "control-peer":
+                thread.join()  # it frees a descriptor
         peers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
         with no_descriptor_left():
             for peer in peers:

@@ -312,7 +312,7 @@ SCHEDULES = [
     _job("cron-none", COMMAND + "schedule = []", 3, "schedule", "1 to 100"),
     _job("cron-element", COMMAND + 'schedule = [\n"* * * * *",\n"x"]', 5, "schedule[1]"),
     _job("cron-element-type", COMMAND + "schedule = [5]", 3, "schedule[0]", "text"),
-    _job("reboot", COMMAND + 'schedule = "@reboot"', 3, "schedule", "startup = true"),
+    _job("reboot", COMMAND + 'schedule = "@reboot"', 3, "schedule", 'startup = "boot"'),
     _job("every-in-array", COMMAND + 'schedule = ["@every 5s"]', 3, "schedule[0]", "every"),
     _job("at-every-bare", COMMAND + 'schedule = "@every"', 3, "schedule"),
     _job("at-every-zero", COMMAND + 'schedule = "@every 0s"', 3, "schedule", "100ms"),

@@ -340,7 +340,7 @@ def test_refused_with_the_field(expression: str, field: str) -> None:
         ("0 0 * * * /bin/true", ["command"]),
         ("* * * * * * *", ["7 fields", "seconds first"]),
         ("@dialy", ["@daily"]),
-        ("@reboot", ["startup = true"]),
+        ("@reboot", ['startup = "boot"']),
         ("0\u00a00 * * *", ["U+00A0"]),
         ("0 0 30 2 *", ["never fire"]),
         ("0 0 */31 * MON#2", ["never fire", "days of week"]),
