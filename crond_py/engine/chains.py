@@ -91,6 +91,10 @@ class Chains:
                     if not self._complete(name, news):
                         return
 
+    def is_followed(self, job: str) -> bool:
+        """Whether another job waits for a job's runs."""
+        return job in self._followers
+
     def concluded(self, conclusion: Conclusion) -> None:
         """Take note of an outcome, and make or skip the runs that wait for it, down the chain."""
         if conclusion.job not in self._followers:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import Crontab
+from crond_py.crontab.model import Crontab, Job
 from crond_py.crontab.summary import forget_fingerprints
 from crond_py.engine import events
 from crond_py.engine.admission import Admitter
@@ -54,9 +54,6 @@ from crond_py.schedule import forget_parsed
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
 
-WRITE_BEHIND = timedelta(milliseconds=20)
-"""How long it takes at most until the ledger knows a process, where others wait for its slot."""
-
 LONGEST_GATHERING_NS = 10_000_000
 """For how long at most ends are gathered whose slots others wait for."""
 
@@ -92,7 +89,6 @@ class Core:
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
-        self._writes_due: Timer | None = None
         self._took_ns = 0
         self._is_limit_over = False
         self._are_starts_given_up = False
@@ -272,24 +268,29 @@ class Core:
     # --- events ---------------------------------------------------------------------------
 
     def gathers_for(self, batch: Sequence[object], since_ns: int) -> float:
-        """Return for how many seconds yet others are to join a batch that was begun at an instant.
+        """Return for how many seconds yet other ends are to join a batch begun at an instant.
 
         Where runs wait for a slot of a pool, the starts that follow from ends of others are
         committed, and handed to the runner, several at a time: as many as come in the time that the
-        last of it took. Whatever else there is to do, for another pool too, is done at once, and so
-        is this once no other end can come. The instant is one of the monotonic clock.
+        last of it took. Whatever else there is to do is done at once, what may follow in another
+        pool too, and so is this once no other end can come. The instant is one of the monotonic
+        clock.
         """
-        newest, register = batch[-1], self._register
-        if not isinstance(newest, Started | Ended) or register.is_stopping:
+        newest = batch[-1]
+        active = self._register.current(newest.key) if isinstance(newest, Ended) else None
+        if active is None or self._register.is_stopping:
             return 0.0
-        active = register.current(newest.key)
-        slots = register.slots(active.job) if active is not None else None
-        if slots is None or not slots.is_crowded:
-            return 0.0
-        if sum(type(event) is Ended for event in batch) >= slots.taken:
+        slots = self._register.slots(active.job)
+        is_all = sum(type(event) is Ended for event in batch) >= slots.taken
+        if is_all or not slots.is_crowded or self._is_awaited_elsewhere(active.job):
             return 0.0
         until_ns = since_ns + min(self._took_ns, LONGEST_GATHERING_NS)
         return (until_ns - self._parts.timekeeper.reading()) / 1e9
+
+    def _is_awaited_elsewhere(self, job: Job) -> bool:
+        """Whether an end of a job's run may let one of another pool begin."""
+        bound = self._register.shares.of(job).group.max_running
+        return bound is not None or self._chains.is_followed(job.name)
 
     @property
     def reading(self) -> int:
@@ -308,32 +309,14 @@ class Core:
             self._tasks.feed()
             self._tasks.attend()
         self._set_timers()  # the disk may take longer than it is to what is due next
-        if not self._is_put_off():
-            is_durable = self._parts.outbox.is_durable
-            self._flush()
-            if is_durable:
-                self._took_ns = self.reading - begun_ns
+        is_durable = self._parts.outbox.is_durable
+        self._flush()
+        if is_durable:
+            self._took_ns = self.reading - begun_ns
         self._set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()
         self._tell_stopped()
-
-    def _is_put_off(self) -> bool:
-        """Put off what can be written behind, if something that cannot comes soon.
-
-        Where runs wait for a slot the next one begins with the end of another, so that its start
-        is written with that one's.
-        """
-        outbox, register = self._parts.outbox, self._register
-        if outbox.is_empty or not outbox.can_wait or register.is_stopping:
-            return False
-        if not any(slots.is_crowded for slots in register.pools.values()):
-            return False
-        if self._writes_due is None:
-            self._writes_due = self._parts.timers.call_at(
-                self._parts.timekeeper.after(WRITE_BEHIND), events.WritesDue()
-            )
-        return True
 
     def _set_timers(self) -> None:
         with _outliving("timers not set"):
@@ -426,9 +409,6 @@ class Core:
                 self._are_starts_given_up = True
             case events.LedgerRetryDue():
                 self._ledger_retry = None  # every batch ends with a flush
-            case events.WritesDue():
-                self._writes_due = None
-                self._flush()
             case events.LedgerSettleDue():
                 self._ledger_settling = None
                 self._ledger.settle()

@@ -89,11 +89,6 @@ class StartsGivenUpDue:
 
 
 @dataclass(frozen=True, slots=True)
-class WritesDue:
-    """What was put off is to be written, with nothing else."""
-
-
-@dataclass(frozen=True, slots=True)
 class StopLimitDue:
     """A stopping daemon has waited for its jobs as long as it may."""
 

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from functools import partial
 
 from crond_py.errors import LedgerError
-from crond_py.ports import Claim, Ledger, SetAttempt, SetRun, Write
+from crond_py.ports import Claim, Ledger, Write
 
 ClaimTaken = Callable[[int | None], None]
 Effect = Callable[[], None]
-
-_THE_RUN = 0
-"""Instead of the number of an attempt, which is from 1."""
 
 
 class Outbox:
@@ -27,13 +24,11 @@ class Outbox:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._writes: list[Write] = []
-        self._places: dict[tuple[int, int], int] = {}
         self._takers: list[ClaimTaken] = []
         self._effects: list[Effect] = []
         self._urgent: list[Effect] = []
         self._ready: deque[Effect] = deque()
         self._is_durable = False
-        self._is_pressing = False
 
     @property
     def is_empty(self) -> bool:
@@ -51,42 +46,16 @@ class Outbox:
         """Whether something waits to be written that is to survive a power cut."""
         return self._is_durable
 
-    @property
-    def can_wait(self) -> bool:
-        """Whether nothing waits but what was handed in to be written behind."""
-        return not (self._is_pressing or self._effects or self._urgent or self._ready)
-
     def claim(self, claim: Claim, then: ClaimTaken) -> None:
         """Enter a run; ``then`` gets its id once that is durable, None if it was refused."""
         self._writes.append(claim)
         self._takers.append(then)
-        self._is_durable = self._is_pressing = True
+        self._is_durable = True
 
     def write(self, *writes: Write, durable: bool = False) -> None:
         """Write something that a restart could find out by itself, unless ``durable``."""
-        for write in writes:
-            self._put(write)
+        self._writes.extend(writes)
         self._is_durable = self._is_durable or durable
-        self._is_pressing = True
-
-    def write_behind(self, write: Write) -> None:
-        """Write something of which a restart learns the same a little later, if it is lost."""
-        self._put(write)
-
-    def _put(self, write: Write) -> None:
-        """Add a write; what says all of a run or an attempt takes the place of what did before."""
-        if type(write) is SetAttempt:
-            key = write.run_id, write.attempt.number
-        elif type(write) is SetRun:
-            key = write.run_id, _THE_RUN
-        else:
-            self._writes.append(write)
-            return
-        place = self._places.setdefault(key, len(self._writes))
-        if place < len(self._writes):
-            self._writes[place] = write
-        else:
-            self._writes.append(write)
 
     def then(self, effect: Effect) -> None:
         """Do something once all that was written so far is in the ledger."""
@@ -122,8 +91,7 @@ class Outbox:
             self._ready.extend(map(partial, self._takers, ids))
             self._ready.extend([*self._effects, *self._urgent])
             self._writes, self._takers, self._effects, self._urgent = [], [], [], []
-            self._places = {}
-            self._is_durable = self._is_pressing = False
+            self._is_durable = False
             self._act()
 
     def _commit(self) -> list[int | None]:

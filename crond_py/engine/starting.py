@@ -207,7 +207,7 @@ class Starter:
             reason=active.attempt.reason if active.attempt.stopping else event.note,
         )
         self._note_output(active, event.note)
-        self._parts.outbox.write_behind(SetAttempt(active.run.id, active.attempt))
+        self._parts.outbox.write(SetAttempt(active.run.id, active.attempt))
         tell(
             logging.INFO,
             "run started",

@@ -91,25 +91,25 @@ class Engine:
 
     def _loop(self, core: Core) -> None:
         while True:
-            batch = [self._inbox.get()]
-            self._gather(batch, core)
-            while len(batch) < MAX_BATCH:
-                try:
-                    batch.append(self._inbox.get_nowait())
-                except queue.Empty:
-                    break
+            batch = self._next_batch(core)
             core.handle([event for event in batch if event is not None])
             if None in batch:
                 return
 
-    def _gather(self, batch: list[object | None], core: Core) -> None:
-        """Wait for what is to be handled together with what has come."""
+    def _next_batch(self, core: Core) -> list[object | None]:
+        """Take all that has come, and wait for what is to be handled together with that."""
+        batch = [self._inbox.get()]
         since_ns = core.reading
-        while len(batch) < MAX_BATCH and (patience_s := core.gathers_for(batch, since_ns)) > 0:
+        while len(batch) < MAX_BATCH:
+            patience_s = core.gathers_for(batch, since_ns)
             try:
-                batch.append(self._inbox.get(timeout=patience_s))
+                if patience_s > 0:
+                    batch.append(self._inbox.get(timeout=patience_s))
+                else:
+                    batch.append(self._inbox.get_nowait())
             except queue.Empty:
-                return
+                break
+        return batch
 
     # --- requests -------------------------------------------------------------------------
 

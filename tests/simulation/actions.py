@@ -58,7 +58,6 @@ def step(world: World) -> None:
     if world.daemon is None and world.random.random() < 0.8:
         world.boot_daemon()
     world.drain()
-    world.have_all_written()
 
 
 def settle(world: World) -> None:

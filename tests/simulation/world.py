@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from crond_py.crontab.model import AfterTrigger, Crontab, CronTrigger, Group, Job, Pool, Trigger
 from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.ahead import FARTHEST_AHEAD
-from crond_py.engine.core import WRITE_BEHIND, Core
+from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
@@ -395,14 +395,6 @@ class World:
                 self._stopped()
                 return
         self.breach(Broken("P4", "the daemon never comes to rest"))
-
-    def have_all_written(self) -> None:
-        """Let a healthy daemon write what it has put off, so that the ledger can be looked at."""
-        if self.daemon is None or self.ledger.failing is not None:
-            return
-        outbox = self.daemon.core._parts.outbox
-        if outbox.can_wait and not outbox.is_empty:
-            self.pass_time(WRITE_BEHIND)
 
     def _stopped(self) -> None:
         self.story.tell("the daemon has stopped")

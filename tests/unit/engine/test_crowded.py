@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, Job, Pool
-from crond_py.engine.core import LONGEST_GATHERING_NS, WRITE_BEHIND, Core
-from crond_py.engine.events import ClockChanged
+from crond_py.crontab.model import AfterTrigger, Crontab, CronTrigger, Group, Job, Pool
+from crond_py.engine.core import LONGEST_GATHERING_NS, Core
+from crond_py.engine.events import Call, ClockChanged
+from crond_py.engine.thread import Engine
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Ended
+from crond_py.model import Condition, Exit
+from crond_py.ports import AttemptKey, Ended, Started
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, reload, rows
 
@@ -57,6 +59,16 @@ def core_of(world: World) -> Core:
     return world.daemon.core
 
 
+def gathers(world: World, *events: object, since_ns: int = 0) -> float:
+    """Return for how long others are to join events that came a while ago, in seconds."""
+    return core_of(world).gathers_for(events, world.clock.monotonic_ns() - since_ns)
+
+
+def alive(world: World, names: str) -> list[Ended]:
+    """Return word of the ends of all the processes that live."""
+    return [end_of(world, name) for name in names if is_alive(world, name)]
+
+
 def test_ends_are_gathered_for_as_long_as_the_last_took(
     machine_with: MachineWith, slow_disk: list[World]
 ) -> None:
@@ -65,48 +77,106 @@ def test_ends_are_gathered_for_as_long_as_the_last_took(
     world = crowd(machine_with, "abcde")
     slow_disk.append(world)
     world.pass_time(30 * SECOND)
-    ends = [end_of(world, name) for name in "abcde" if is_alive(world, name)]
-    end = ends[0]
-    core, now_ns = core_of(world), world.clock.monotonic_ns()
-    assert core.gathers_for([end], now_ns) == pytest.approx(TOOK_NS / 1e9)
-    assert core.gathers_for([end], now_ns - TOOK_NS) == 0
-    assert core.gathers_for(ends, now_ns) == 0
-    assert core.gathers_for([end, ClockChanged()], now_ns) == 0
+    end, other = alive(world, "abcde")
+    took_s = pytest.approx(TOOK_NS / 1e9)
+    assert gathers(world, end) == took_s
+    assert gathers(world, end, since_ns=TOOK_NS) == 0
+    assert gathers(world, end, other) == 0
+    assert gathers(world, end, ClockChanged()) == 0
+    assert gathers(world, Started(end.key, 7, None, world.clock.now())) == 0
+
+
+def test_ends_are_gathered_for_no_longer_than_a_moment(
+    machine_with: MachineWith, slow_disk: list[World]
+) -> None:
+    """P4: however slow the disk is."""
+    world = crowd(machine_with, "abcde")
+    slow_disk += [world] * 10
+    world.pass_time(30 * SECOND)
+    end, _ = alive(world, "abcde")
+    assert gathers(world, end) == pytest.approx(LONGEST_GATHERING_NS / 1e9)
 
 
 def test_an_end_that_nobody_waits_for_is_not_gathered(
     machine_with: MachineWith, slow_disk: list[World]
 ) -> None:
-    """P4: with a slot for each the engine deals with an end at once."""
-    world = crowd(machine_with, "ab")
+    """P4: once there is a slot for each the engine deals with an end at once."""
+    world = crowd(machine_with, "abcd")
     slow_disk.append(world)
-    for name in "ab":
-        end = end_of(world, name)
-        assert core_of(world).gathers_for([end], world.clock.monotonic_ns()) == 0
+    world.pass_time(30 * SECOND)
+    assert len(alive(world, "abcd")) == 2
+    assert gathers(world, alive(world, "abcd")[0]) == 0
 
 
 def test_nor_is_one_of_a_pool_that_has_slots(
     machine_with: MachineWith, slow_disk: list[World]
 ) -> None:
     """P4: what follows from it does not wait for what is to be done in another pool."""
-    other = replace(JOB, name="z", trigger=CronTrigger(("15 * * * * *",)), pool="default")
-    world = crowd(machine_with, "abcde", other)
+    every = CronTrigger(("15 * * * * *",))
+    others = [replace(JOB, name=name, trigger=every, pool="default") for name in "yz"]
+    world = crowd(machine_with, "abcde", *others)
     slow_disk.append(world)
     world.pass_time(30 * SECOND)
-    now_ns = world.clock.monotonic_ns()
-    assert core_of(world).gathers_for([end_of(world, "z")], now_ns) == 0
+    assert gathers(world, end_of(world, "z")) == 0
 
 
-@pytest.mark.parametrize(("names", "is_put_off"), [("abcd", False), ("abcde", True)])
-def test_a_process_is_written_behind_where_others_wait(
-    machine_with: MachineWith, names: str, *, is_put_off: bool
+@pytest.mark.parametrize("why", ["followed", "bound"])
+def test_nor_is_one_that_another_pool_may_wait_for(
+    machine_with: MachineWith, slow_disk: list[World], why: str
 ) -> None:
-    """The ledger knows it with the next thing that it is told, and in a moment in any case."""
-    world = crowd(machine_with, names)
+    """P4: a job that follows, or one of a group that may not run all at once, is due then."""
+    after = replace(JOB, name="z", trigger=AfterTrigger({"c": Condition.ANY}), pool="default")
+    jobs = [replace(JOB, name=name, group="g" if why == "bound" else None) for name in "abcde"]
+    world = machine_with(*jobs, lasts=30 * SECOND)
+    groups = {"g": Group("g", max_running=2)}
+    pools = {"default": Pool("default"), "few": Pool("few", 2)}
+    core = core_of(world)
+    world.jobs = {job.name: job for job in [*jobs, after]}
+    crontab = Crontab(world.jobs, pools, groups=groups)
+    core.handle([Call(lambda: core.reload(crontab))])
+    now = world.clock.now()
+    world.pass_time(now.replace(second=0, microsecond=0) + timedelta(minutes=1) - now)
+    slow_disk.append(world)
     world.pass_time(30 * SECOND)
-    started = [name for name in names if is_alive(world, name)]
-    assert len(started) == 2
-    known = [rows(world, name)[-1].attempts[-1].pid is not None for name in started]
-    assert known == [not is_put_off] * 2
-    world.pass_time(WRITE_BEHIND)
-    assert all(rows(world, name)[-1].attempts[-1].pid is not None for name in started)
+    for end in alive(world, "abcde"):
+        is_free = why == "followed" and end.key.run_id != rows(world, "c")[-1].id
+        assert (gathers(world, end) > 0) == is_free
+
+
+def test_a_stop_waits_for_no_other_end(machine_with: MachineWith, slow_disk: list[World]) -> None:
+    """P4: nothing is started any more that could be started together."""
+    world = crowd(machine_with, "abcde")
+    slow_disk.append(world)
+    world.pass_time(30 * SECOND)
+    end, _ = alive(world, "abcde")
+    assert gathers(world, end) > 0
+    core = core_of(world)
+    core.handle([Call(lambda: core.stop(None, lambda: None))])
+    assert gathers(world, end) == 0
+
+
+class Patient:
+    """An engine's state machine that wants two events together."""
+
+    reading = 0
+
+    def gathers_for(self, batch: list[object], since_ns: int) -> float:
+        """Wait for a second one, for as long as a test may take."""
+        del since_ns
+        return 60.0 if len(batch) == 1 else 0.0
+
+
+def started_on(run_id: int) -> Started:
+    """Return word of a process."""
+    return Started(AttemptKey(run_id, 1), 7, None, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_the_thread_waits_for_what_is_to_come_together() -> None:
+    """One batch takes what comes while it is being gathered."""
+    engine = Engine()
+    wanted: list[object] = [started_on(1), started_on(2), started_on(3)]
+    for event in wanted[:1]:
+        engine.process_event(event)
+    threading.Timer(0.05, lambda: [engine.process_event(event) for event in wanted[1:]]).start()
+    batch = engine._next_batch(Patient())  # type: ignore[arg-type]
+    assert batch[:2] == wanted[:2]

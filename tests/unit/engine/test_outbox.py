@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from crond_py.engine.outbox import Outbox
 from crond_py.errors import LedgerError
-from crond_py.model import Attempt, Cause, State
-from crond_py.ports import Claim, SetAttempt, SetRun, Write
+from crond_py.model import Cause, State
+from crond_py.ports import Claim, SetRun, Write
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 CLAIM = Claim("j", 0, NOW, Cause.SCHEDULE, State.QUEUED, NOW)
@@ -60,42 +59,6 @@ def test_a_claim_makes_its_commit_durable_and_other_writes_do_not() -> None:
     outbox.write(SetRun(1, State.RUNNING))
     outbox.flush()
     assert [durable for _, durable in ledger.calls] == [False, True, True, False]
-
-
-def test_what_says_all_anew_is_written_once() -> None:
-    """Of several writes that each say all of a run, or of an attempt, the last one is enough."""
-    ledger = Recorder()
-    outbox = Outbox(ledger)
-    first, second = Attempt(1, NOW), Attempt(2, NOW)
-    outbox.write(SetRun(1, State.RUNNING), SetAttempt(1, first))
-    outbox.write(SetAttempt(2, first), SetAttempt(1, second), SetRun(1, State.QUEUED))
-    outbox.write(SetAttempt(1, replace(first, pid=7)))
-    outbox.flush()
-    outbox.write(SetRun(1, State.RUNNING))
-    outbox.flush()
-    written = [writes for writes, _ in ledger.calls]
-    known = SetAttempt(1, replace(first, pid=7))
-    others = [SetAttempt(2, first), SetAttempt(1, second)]
-    assert written == [[SetRun(1, State.QUEUED), known, *others], [SetRun(1, State.RUNNING)]]
-
-
-def test_only_what_is_written_behind_can_wait() -> None:
-    """P1: whatever else is handed in beside it cannot."""
-    outbox = Outbox(Recorder())
-    behind = SetAttempt(1, Attempt(1, NOW, pid=7))
-    outbox.write_behind(behind)
-    assert outbox.can_wait
-    for hand_in in (
-        lambda: outbox.write(SetRun(1, State.RUNNING)),
-        lambda: outbox.claim(CLAIM, lambda _: None),
-        lambda: outbox.then(lambda: None),
-        lambda: outbox.then_in_any_case(lambda: None),
-    ):
-        hand_in()
-        assert not outbox.can_wait
-        outbox.flush()
-        outbox.write_behind(behind)
-        assert outbox.can_wait
 
 
 def test_nothing_is_lost_when_the_ledger_fails() -> None:
