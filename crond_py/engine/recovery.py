@@ -237,6 +237,7 @@ class Recoverer:
         if attempt is None:
             return False
         leader = next((each for each in survivors if _is_the_same(attempt, each)), None)
+        leader = leader or self._recorded(attempt, spec.tag)
         if leader is None:
             return False
         if not self._parts.processes.adopt(spec, leader):
@@ -248,6 +249,13 @@ class Recoverer:
             started_at=attempt.started_at or self._started_at(attempt, leader),
         )
         return True
+
+    def _recorded(self, attempt: Attempt, tag: str) -> Survivor | None:
+        """Return the process that the ledger names, if it can be there; it may show no mark."""
+        is_of_this_era = attempt.boot_id == self._parts.process_era
+        if attempt.pid is None or attempt.start_ticks is None or not is_of_this_era:
+            return None
+        return Survivor(tag, attempt.number, attempt.pid, attempt.start_ticks, leader=True)
 
     def _started_at(self, attempt: Attempt, survivor: Survivor) -> datetime:
         """Return when a process began whose start the ledger missed, as well as can be told."""

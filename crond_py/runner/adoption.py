@@ -23,6 +23,7 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Chil
     else:
         if pidfd is None:
             return None
+    uid = proctree.owner_of(survivor.pid) if survivor.uid is None else survivor.uid
     child = Child(
         spec.key,
         tag=survivor.tag,
@@ -31,7 +32,7 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Chil
         pidfd=pidfd,
         is_own=False,
         is_adopted=True,
-        users=users_by_now(spec, survivor.uid),
+        users=users_by_now(spec, uid),
         leftovers=spec.leftovers,
     )
     return child if supervisor.watch(child) else None

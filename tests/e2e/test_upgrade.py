@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.support.daemon import (
     Gate,
     Stamp,
     assert_accounted,
+    may_run,
     processes_with,
 )
 from tests.support.kernel import TELLS_EXITS
@@ -143,6 +145,36 @@ def _assert_one_row_each(daemon: Daemon, outcomes: dict[int, set[str]]) -> None:
         assert row["outcome"] in outcomes[run], row
         if row["outcome"] == "lost":
             assert row["reason"].startswith((AWAY, UNSEEN))
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_one_that_shows_no_mark_is_known_by_what_the_ledger_has(
+    daemon: Daemon, gate: Gate, *, is_crash: bool
+) -> None:
+    """P1, P5: a command that sheds its environment and its limits is adopted by pid and start."""
+    if not may_run("prlimit", "--locks=unlimited:unlimited"):
+        pytest.skip("limits cannot be shed by who is not root")
+    log = daemon.start(
+        """
+        [jobs.shed]
+        schedule = "@yearly"
+        on_stop = "leave"
+        on_crash = "rerun"
+        command = "exec env -i prlimit --locks=unlimited:unlimited sh -c ': shed; read x < gate'"
+        """
+    )
+    daemon.cli("trigger", "shed")
+    started = log.wait("run started")
+    run, pid = started["run"], started["pid"]
+    while not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0-c\0: shed"):
+        pass  # it takes a moment to be what it is to be
+    daemon.kill() if is_crash else daemon.stop()
+    log = daemon.start()
+    assert log.wait("run of an earlier pycron: adopt")["run"] == run
+    assert [active["run"] for active in daemon.status()["active"]] == [run]
+    gate.open()
+    log.wait(("run succeeded", "run lost"), run=run)
+    assert len(daemon.history("shed")) == 1
 
 
 def test_some_end_while_nobody_is_there(daemon: Daemon, bell: Bell, gate: Gate) -> None:

@@ -297,7 +297,7 @@ def one_less_waits(_old: object) -> Callable[..., None]:
 
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
-    "no adoption": (FakeProcesses, "survivors", always([]), "P1 P5"),
+    "no adoption": (FakeProcesses, "adopt", always(False), "P1 P5"),
     "what is left of a tree is not found": (
         FakeProcesses,
         "adopt_rest",
