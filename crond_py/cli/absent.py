@@ -38,16 +38,17 @@ class _Program(NamedTuple):
 
 
 def absent(crontab: Crontab) -> Iterator[str]:
-    """Yield a warning for each thing that is not there, with the jobs that name it."""
+    """Yield a warning for each thing that is not there, with the enabled jobs that name it."""
+    jobs = [job for job in crontab.jobs.values() if job.enabled]
     for key, named, fault_of in (
         ("cwd", _directory, _fault_of_directory),
         ("shell", _shell, _fault_of_shell),
         ("env_file", _env_files, _fault_of_env_file),
         ("stdin", _stdin, _fault_of_file),
     ):
-        yield from _faults(crontab.jobs.values(), key, named, fault_of)
-    yield from _faults(crontab.jobs.values(), "command", _programs, _fault_of_program)
-    yield from _faults(crontab.jobs.values(), "PATH", _paths, _fault_of_path)
+        yield from _faults(jobs, key, named, fault_of)
+    yield from _faults(jobs, "command", _programs, _fault_of_program)
+    yield from _faults(jobs, "PATH", _paths, _fault_of_path)
 
 
 def _faults(

@@ -25,6 +25,7 @@ from crond_py.schedule import format_duration, system_timezone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_MOST_RULES: Final = 256
 _MOST_KNOWN: Final = 2048
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
@@ -55,7 +56,11 @@ def fingerprint(job: Job) -> str:
     ledger's format: another spelling would give every job a new baseline.
     """
     rules = (job.timezone, job.dst_gap, job.dst_fold, job.jitter)
-    known = _known.setdefault(rules, {})
+    known = _known.get(rules)
+    if known is None:
+        if len(_known) >= _MOST_RULES:
+            _known.clear()
+        known = _known[rules] = {}
     found = known.get(job.trigger)
     if found is None:
         if len(known) >= _MOST_KNOWN:

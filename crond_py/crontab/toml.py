@@ -2,7 +2,7 @@
 
 Most of what it takes to read a large crontab is taken here. ``tomli`` is what ``tomllib`` was made
 from, and comes compiled for most machines; then it takes a quarter of the time. Both read TOML 1.0.
-What is said of a text that is not TOML, and whether it is none, is always for ``tomllib`` to say.
+What is said of a text that ``tomli`` refuses, and whether it is refused, is for ``tomllib`` to say.
 """
 
 from __future__ import annotations

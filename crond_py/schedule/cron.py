@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class Rule:
 
 
 class _Gap(NamedTuple):
-    """Strictly between two instants, both in UTC, nothing is due; at ``end`` it is."""
+    """Strictly between two instants nothing is due; at ``end`` it is."""
 
     after: datetime
     end: datetime
@@ -80,7 +80,9 @@ class CronSchedule:
             due = self._first_from(start)
             if due is None:
                 return None
-            gap = self._gap = _Gap(instant.astimezone(UTC), to_instant(due))
+            # Of the first and the last year there is not all in UTC.
+            after = instant.astimezone(UTC) if 1 < instant.year < MAXYEAR else instant
+            gap = self._gap = _Gap(after, to_instant(due))
         return gap.end
 
     def latest_until(self, instant: datetime) -> datetime | None:

@@ -6,7 +6,7 @@ starts at noon of a day before the change and goes on until the last instant tha
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -522,3 +522,12 @@ def test_what_was_found_is_no_answer_to_the_first_pass_of_a_repeated_hour() -> N
     first_pass = datetime(2026, 10, 25, 2, 48, tzinfo=berlin)  # 00:48
     assert schedule.next_after(second_pass) == datetime(2026, 10, 26, 0, 50, tzinfo=UTC)
     assert schedule.next_after(first_pass) == datetime(2026, 10, 25, 0, 50, tzinfo=UTC)
+
+
+def test_instants_that_are_not_all_in_utc_have_due_ones_beside_them() -> None:
+    """In the first and the last hours there are, whatever the offset of who asks."""
+    schedule = parse_schedule("* * * * *", "UTC")
+    first = datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))
+    assert schedule.next_after(first) == datetime.min.replace(tzinfo=UTC)
+    last = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
+    assert schedule.next_after(last) is None
