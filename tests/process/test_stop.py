@@ -553,6 +553,41 @@ def test_a_stop_during_the_start_is_carried_out_after_it(harness: Harness) -> No
         assert events[-1].exit.signal == signal.SIGKILL
 
 
+@pytest.mark.parametrize("asked", ["stop", "recall"])
+def test_a_stop_in_the_moment_after_the_start_is_one_of_what_runs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """P6: what runs is not said to have not been started, whatever is yet to be asked for it."""
+    told: queue.Queue[int] = queue.Queue()
+    gate = threading.Event()
+    over = harness.runner._supervisor.start_is_over
+
+    def is_over_late(token: int) -> None:
+        told.put(token)
+        assert gate.wait(PATIENCE_S)
+        over(token)
+
+    monkeypatch.setattr(harness.runner._supervisor, "start_is_over", is_over_late)
+    # Each takes one of the two threads, so none is there to ask for the users.
+    specs = [harness.spec("exec sleep 999", earlier_users=("nobody",)) for _ in range(2)]
+    harness.runner.start_all([(spec, 1) for spec in specs])
+    keys = [spec.key for spec in specs]
+    for key in keys:
+        harness.started(key)
+        told.get(timeout=PATIENCE_S)
+    if asked == "recall":
+        harness.runner.recall()
+    else:
+        harness.runner.stop(keys[0], force=True)
+    children = harness.runner._supervisor._table()
+    gate.set()
+    for key in keys:
+        harness.runner.stop(key, force=True)
+        assert harness.ended(key).exit.signal == signal.SIGKILL
+    while any(child.users is None for child in children):
+        os.sched_yield()
+
+
 def test_works_where_the_kernel_cannot_signal_a_group_by_pidfd(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
