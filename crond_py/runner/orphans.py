@@ -38,7 +38,7 @@ from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
 from crond_py.runner.marks import Marks, read_all_marks, read_brand
-from crond_py.runner.origins import Lineage, Origin, outputs_of
+from crond_py.runner.origins import Lineage, Origin, is_among, outputs_of
 from crond_py.runner.proctree import Process, Snapshot
 
 
@@ -319,7 +319,7 @@ class Orphans:
             return
         orphan.start_ticks = process.start_ticks
         outputs = frozenset[str]() if orphan.is_marked else outputs_of(process.pid)
-        if child.has_marked(process, marks) or child.output in outputs:
+        if child.has_marked(process, marks) or is_among(outputs, child.output):
             orphan.key = child.key
         elif not orphan.is_judged:
             orphan.key = _find_owner(process, marks, outputs, orphan.suspects)
@@ -358,7 +358,7 @@ def _find_owner(
     for key, child in suspects.items():
         if child is None or not _is_able(child, process):
             continue
-        if child.has_marked(process, marks) or child.output in outputs:
+        if child.has_marked(process, marks) or is_among(outputs, child.output):
             return key
     return None
 

@@ -84,6 +84,25 @@ def test_what_writes_to_a_runs_output_is_of_it(reaping: Harness, start: Start, f
     assert has_ended(pidfd)
 
 
+@pytest.mark.parametrize("way", ["link", "up and down"])
+def test_the_output_tells_however_its_directory_is_reached(
+    reaping: Harness, start: Start, way: str
+) -> None:
+    """A state directory may be given by a symbolic link (P6)."""
+    reaping.fifo("pid")
+    real = reaping.directory / "real"
+    real.mkdir()
+    (reaping.directory / "link").symlink_to(real)
+    given = reaping.directory / "link" if way == "link" else real / ".." / "real"
+    other = start("sleep 997; true", output=given / "other.log")
+    key = start(f"{_stray('pid', output='')}; sleep 998; true", output=given / "own.log")
+    _, pidfd = _stray_from(reaping, "pid")
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == ""
+    assert has_ended(pidfd)
+    reaping.runner.stop(other, force=True)
+
+
 def test_what_may_be_of_another_run_is_told_of(reaping: Harness, start: Start) -> None:
     """It is not said of a run that nothing is left of it where that is not known (P6)."""
     reaping.fifo("pid")
