@@ -225,11 +225,16 @@ class _Watch:
 
     def __init__(self) -> None:
         self.finished: list[Child] = []
+        self.notes: list[str] = []
+        self.orphans: dict[int, int] = {}
 
     def members_of(self, child: Child) -> dict[int, int]:
         return dict(child.members.values())
 
     def orphans_of(self, child: Child) -> dict[int, int]:
+        return self.orphans
+
+    def strays_of(self, child: Child) -> dict[int, int]:
         return {}
 
     def sees_orphans(self, child: Child) -> bool:
@@ -246,6 +251,7 @@ class _Watch:
 
     def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
         self.finished.append(child)
+        self.notes.append(note)
 
 
 def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +269,25 @@ def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch)
     assert ender._look_at_all([child]) == []
     assert watch.finished == [], "its end has it looked at again"
     assert ender._look_at_all([child]) == []
-    assert watch.finished == [child]
+    assert (watch.finished, watch.notes) == ([child], [""])
+
+
+def test_what_is_met_after_the_picture_is_looked_for_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fork of what ended meanwhile, handed to us after the look at /proc, has one more (P6)."""
+    watch = _Watch()
+    ender = Ender(watch)
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    child.stop = child.sent = signal.SIGTERM
+    child.has_ended = True
+    monkeypatch.setattr(Snapshot, "take", lambda: Snapshot({}))
+    watch.orphans = {1 << 23: 1}
+    assert ender._look_at_all([child]) == [child]
+    assert watch.finished == []
+    watch.orphans = {}  # it has ended, too
+    assert ender._look_at_all([child]) == []
+    assert (watch.finished, watch.notes) == ([child], [""])
 
 
 def test_all_leaders_are_signalled_before_anything_can_hang(
