@@ -586,10 +586,10 @@ def test_a_stop_in_the_moment_after_the_start_is_one_of_what_runs(
     gate = threading.Event()
     over = harness.runner._supervisor.start_is_over
 
-    def is_over_late(token: int) -> None:
+    def is_over_late(token: int, child: Child | None) -> None:
         told.put(token)
         assert gate.wait(PATIENCE_S)
-        over(token)
+        over(token, child)
 
     monkeypatch.setattr(harness.runner._supervisor, "start_is_over", is_over_late)
     # Each takes one of the two threads, so none is there to ask for the users.
