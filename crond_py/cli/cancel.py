@@ -162,7 +162,9 @@ def _became(end: _End, *, is_wanted: bool) -> str:
         return f"cancelled, but {end.left}"
     was = _WAS.get(item.was, "")
     if item.ending:
-        return f"cancelled, {'; '.join(filter(None, (was, 'all its processes have ended')))}"
+        known = " that pycron knows of" if item.is_taken_over else ""
+        ended = f"all its processes{known} have ended"
+        return f"cancelled, {'; '.join(filter(None, (was, ended)))}"
     return f"cancelled, {was or 'it had no process'}"
 
 

@@ -613,7 +613,10 @@ class Core:
         cancelled = [*pending]
         for active, was, is_ending in ended:  # by now all of them have their ids
             kill_after = active.job.kill_after
-            cancelled.append(Cancelled(active.run.id, active.job.name, was, is_ending, kill_after))
+            run_id, job = active.run.id, active.job.name
+            cancelled.append(
+                Cancelled(run_id, job, was, is_ending, kill_after, active.is_taken_over)
+            )
         if cancelled and not self._parts.outbox.is_empty:
             message = (
                 f"{self._ledger_trouble or 'the ledger cannot be written'}; what runs is being "

@@ -66,7 +66,8 @@ class ActiveRun:
     ``job`` is the definition that its next attempt goes by. ``lost`` counts the attempts that a
     crash cut short or nobody saw the end of; ``how_lost`` says it of the present one, whose process
     is gone, or nobody knows which it is, and ``is_cut_short`` that it may be run again for it.
-    ``earlier_users`` are whom its earlier attempts were started as, None where nobody knows.
+    ``earlier_users`` are whom its earlier attempts were started as, None where nobody knows;
+    ``is_taken_over``: an earlier daemon has made one of them.
     ``ticket`` is its place among those that wait for a slot, ``share`` what its slot counts to,
     ``waits`` what it has waited for before its first start, ``ready_ns`` from when it could have
     begun, on the monotonic clock. ``on_begun`` is called once it waits for its turn no longer,
@@ -82,6 +83,7 @@ class ActiveRun:
     how_lost: str = ""
     is_cut_short: bool = False
     earlier_users: frozenset[str | None] = frozenset()
+    is_taken_over: bool = False
     begins_when_claimed: bool = False
     timeout_timer: Timer | None = None
     kill_timer: Timer | None = None

@@ -400,7 +400,15 @@ def _active_run(job: Job, run: Run) -> ActiveRun:
     if attempt is not None and run.state is not State.RUNNING:
         lost += attempt.outcome is Outcome.LOST
     earlier_users = frozenset(each.user for each in attempts[:-1])
-    return ActiveRun(job, run, Stage.SLOT, attempt, lost=lost, earlier_users=earlier_users)
+    return ActiveRun(
+        job,
+        run,
+        Stage.SLOT,
+        attempt,
+        lost=lost,
+        earlier_users=earlier_users,
+        is_taken_over=bool(attempts),
+    )
 
 
 def _may_be_held(run: Run, process_era: str) -> bool:

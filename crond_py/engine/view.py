@@ -108,7 +108,8 @@ class EngineStatus:
 class Cancelled:
     """What a cancel has done: a run that has begun is ``ending`` until its trees are gone.
 
-    What of that has not ended ``kill_after`` later, at the latest, is killed.
+    What of that has not ended ``kill_after`` later, at the latest, is killed. ``is_taken_over``: an
+    earlier daemon has begun it, so what has shed all marks of it is not our child and not seen.
     """
 
     run_id: int
@@ -116,3 +117,4 @@ class Cancelled:
     was: str
     ending: bool
     kill_after: timedelta = timedelta(0)
+    is_taken_over: bool = False

@@ -45,8 +45,8 @@ tens of milliseconds, within which what it has started gets away: the brand is t
 
 ``process`` has the port, ``adoption``, ``believed`` and ``rests`` its part for what others have
 started or left;
-``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` (by ``origins``)
-do the work,
+``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` (by ``origins``
+and ``suspects``) do the work,
 ``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree by ``marks``, which
 ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``, ``environs``, ``pidfds``
 and ``subreaper`` know Linux.

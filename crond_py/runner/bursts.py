@@ -16,6 +16,7 @@ from typing import Final
 
 from crond_py.ports import AttemptKey, Clock, ProcessSpec
 from crond_py.runner import proctree
+from crond_py.runner.child import Child
 from crond_py.runner.letgo import LetGo
 from crond_py.runner.marks import read_marks
 from crond_py.runner.orphans import list_children
@@ -54,7 +55,7 @@ class Bursts:
         clock: Clock,
         *,
         let_go: LetGo,
-        started: Callable[[ProcessSpec, Spawned, int], None],
+        started: Callable[[ProcessSpec, Spawned, int], Child],
         again: Callable[[ProcessSpec, int], None],
         failed: Callable[[ProcessSpec, str], None],
         is_wanted: Callable[[AttemptKey], bool],
@@ -122,14 +123,18 @@ class Bursts:
             self._threads.discard(thread)
 
     def _start(self, starts: Sequence[Held], at_ns: int) -> None:
-        tokens = [self._supervisor.start_begins(spec.key) for spec, _ in starts]
+        tokens = {spec.key: self._supervisor.start_begins(spec.key) for spec, _ in starts}
+        begun: dict[AttemptKey, Child] = {}
         try:
-            self._start_by_usher(starts, at_ns)
+            self._start_by_usher(starts, at_ns, begun)
         finally:
-            for token in tokens:
-                self._supervisor.start_is_over(token)
+            for key, token in tokens.items():
+                self._supervisor.start_is_over(token, begun.get(key))
 
-    def _start_by_usher(self, starts: Sequence[Held], at_ns: int) -> None:
+    def _start_by_usher(
+        self, starts: Sequence[Held], at_ns: int, begun: dict[AttemptKey, Child]
+    ) -> None:
+        """Start all of it, and note in ``begun`` what was taken over."""
         try:
             usher = Usher([ready for _, ready in starts], at_ns, self._clock, self._let_go)
         except Exception as error:  # noqa: BLE001 - nothing has begun
@@ -145,7 +150,9 @@ class Bursts:
                     return
                 results = _results_of(usher, len(starts))
                 for (spec, ready), result in zip(starts, results, strict=True):
-                    self._try_to_take(spec, ready, result, at_ns, usher.memory_floor_kb)
+                    child = self._try_to_take(spec, ready, result, at_ns, usher.memory_floor_kb)
+                    if child is not None:
+                        begun[spec.key] = child
         finally:
             with self._lock:
                 self._ushers.discard(usher)
@@ -175,24 +182,27 @@ class Bursts:
 
     def _try_to_take(
         self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
-    ) -> None:
+    ) -> Child | None:
         try:
-            self._take(spec, ready, result, at_ns, floor_kb)
+            return self._take(spec, ready, result, at_ns, floor_kb)
         except Exception:  # the boundary of one run: the others are taken over
             log.exception("run %s was not taken over", spec.tag)
             self._failed(spec, NOBODY_KNOWS)
+            return None
 
     def _take(
         self, spec: ProcessSpec, ready: Ready, result: Ushered, at_ns: int, floor_kb: int
-    ) -> None:
+    ) -> Child | None:
         if result.pid:
-            self._started(spec, Spawned(result.pid, floor_kb, ready.note), result.started_ns)
-        elif not result.is_unknown:
+            return self._started(spec, Spawned(result.pid, floor_kb, ready.note), result.started_ns)
+        if not result.is_unknown:
             self._again(spec, at_ns)
         elif pid := _find_child(spec):
-            self._started(spec, Spawned(pid, floor_kb, ready.note), self._clock.time_ns())
+            spawned = Spawned(pid, floor_kb, ready.note)
+            return self._started(spec, spawned, self._clock.time_ns())
         else:
             self._failed(spec, NOBODY_KNOWS)
+        return None
 
 
 def _results_of(usher: Usher, number: int) -> list[Ushered]:

@@ -71,3 +71,17 @@ def outputs_of(pid: int) -> frozenset[str]:
         with suppress(OSError):
             found.add(os.readlink(f"/proc/{pid}/fd/{number}"))  # noqa: PTH115 - text, not a Path
     return frozenset(found)
+
+
+def is_among(outputs: frozenset[str], path: str | None) -> bool:
+    """Return whether an attempt's own file is among these, however its directory is reached.
+
+    Only the attempt's path is looked up: what others write to may lie on a disk that hangs. That
+    is done where the names are equal; the last part of the path is no link (``output``).
+    """
+    if path is None:
+        return False
+    name = path[path.rfind("/") :]
+    if not any(each.endswith(name) for each in outputs):
+        return False
+    return os.path.realpath(path) in outputs

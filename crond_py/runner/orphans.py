@@ -38,8 +38,9 @@ from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
 from crond_py.runner.marks import Marks, read_all_marks, read_brand
-from crond_py.runner.origins import Lineage, Origin, outputs_of
+from crond_py.runner.origins import Lineage, Origin, is_among, outputs_of
 from crond_py.runner.proctree import Process, Snapshot
+from crond_py.runner.suspects import SOME_EARLIER, Start, Suspects, able, find_owner, joined
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +54,7 @@ class Orphan:
     """
 
     pid: int
-    suspects: dict[AttemptKey, Child | None] = field(default_factory=dict)
+    suspects: Suspects = field(default_factory=dict)
     start_ticks: int | None = None
     key: AttemptKey | None = None
     is_judged: bool = False
@@ -79,7 +80,7 @@ class Orphans:
         self._children = children
         self._lock = threading.Lock()
         self._next_token = 0
-        self._starts: dict[int, AttemptKey] = {}
+        self._starts: dict[int, Start] = {}
         self._undecided: dict[int, set[int]] = {}
         self._living: dict[int, Orphan] = {}
         # What has ended since the last look that can have met all that it left.
@@ -105,16 +106,17 @@ class Orphans:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
         with self._lock:
             self._next_token += 1
-            self._starts[self._next_token] = key
+            self._starts[self._next_token] = Start(key)
             return self._next_token
 
-    def start_is_over(self, token: int) -> bool:
+    def start_is_over(self, token: int, child: Child | None = None) -> bool:
         """Note that a started process is in the table, or that there is none.
 
         Returns whether there should be a look now, because some child waits for a verdict.
         """
         with self._lock:
-            self._starts.pop(token, None)
+            if (start := self._starts.pop(token, None)) is not None:
+                start.child, start.is_over = child, True
             return bool(self._undecided)
 
     def look(self, snapshot: Snapshot | None = None) -> list[Orphan]:
@@ -138,7 +140,7 @@ class Orphans:
                 pids = self._decide(pids)
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
-            suspects = self._suspects(table) if met else {}
+            suspects: Suspects = self._suspects(table) if met else {}
             before = self._living
             self._living = {
                 pid: orphan or self._meet(pid, suspects)
@@ -154,7 +156,7 @@ class Orphans:
             self._lineage.note(snapshot, roots)
         return unwatched
 
-    def _meet(self, pid: int, suspects: dict[AttemptKey, Child | None]) -> Orphan:
+    def _meet(self, pid: int, suspects: Suspects) -> Orphan:
         """Return what is known of an orphan that was not seen before."""
         ticks, key = self._lineage.origin_of(pid) or (None, None)
         return Orphan(pid, suspects, ticks, key)
@@ -190,18 +192,18 @@ class Orphans:
         own = {child.pid for child in table if child.is_own} | ERRANDS.pids()
         return own.union(*(pids() for pids in self._ushered))
 
-    def _suspects(self, table: list[Child]) -> dict[AttemptKey, Child | None]:
+    def _suspects(self, table: list[Child]) -> Suspects:
         """Return the runs that an orphan which is met now may belong to."""
-        found: dict[AttemptKey, Child | None] = {}
+        found: Suspects = {}
         # Any of these may have brought forth the new one.
         for orphan in (*self._living.values(), *self._gone):
             if orphan.key is not None:
                 found[orphan.key] = None
             else:
                 found.update(orphan.suspects)
-        found.update(dict.fromkeys(self._starts.values()))
-        found.update((child.key, child) for child in table if not child.is_adopted)
-        return found
+        going_on: Suspects = {start.key: start for start in self._starts.values()}
+        going_on.update((child.key, child) for child in table if not child.is_adopted)
+        return joined(found, going_on)
 
     def has_ended(self, pid: int) -> None:
         """Note that a watched orphan has ended; the next look reaps it."""
@@ -319,15 +321,13 @@ class Orphans:
             return
         orphan.start_ticks = process.start_ticks
         outputs = frozenset[str]() if orphan.is_marked else outputs_of(process.pid)
-        if child.has_marked(process, marks) or child.output in outputs:
+        if child.has_marked(process, marks) or is_among(outputs, child.output):
             orphan.key = child.key
         elif not orphan.is_judged:
-            orphan.key = _find_owner(process, marks, outputs, orphan.suspects)
+            orphan.key = find_owner(process, marks, outputs, orphan.suspects)
             orphan.is_marked = marks.are_of_ledger_of(child.tag)
         orphan.is_judged = True
-        known = {key: each or table.get(key) for key, each in orphan.suspects.items()}
-        able = (key for key, each in known.items() if each is None or _is_able(each, process))
-        orphan.suspects = dict.fromkeys(able)
+        orphan.suspects = able(orphan.suspects, process, table)
         if _may_be_of(orphan, child) and self._is_its_or_nobodys(orphan, child, table):
             orphan.key = child.key
 
@@ -346,26 +346,6 @@ class Orphans:
             ending = {child.stop, signal.SIGKILL} - {None}
             others = {key for key in others if key not in table or table[key].stop not in ending}
         return not others
-
-
-def _find_owner(
-    process: Process,
-    marks: Marks,
-    outputs: frozenset[str],
-    suspects: Mapping[AttemptKey, Child | None],
-) -> AttemptKey | None:
-    """Return which of the suspects a process shows to be its own, or None where it does not."""
-    for key, child in suspects.items():
-        if child is None or not _is_able(child, process):
-            continue
-        if child.has_marked(process, marks) or child.output in outputs:
-            return key
-    return None
-
-
-def _is_able(child: Child, process: Process) -> bool:
-    """Return whether a child began before a process, so that this can have come from it."""
-    return (child.start_ticks or 0) <= process.start_ticks
 
 
 def list_children() -> list[int]:
@@ -398,6 +378,8 @@ def _may_be_of(orphan: Orphan, child: Child) -> bool:
     """Return whether nobody knows whose an orphan is, and it may be of a child's run."""
     if orphan.key is not None:
         return False
+    if SOME_EARLIER in orphan.suspects and (child.ends_earlier or not child.pid):
+        return True  # one of those may be an attempt of its run
     if not child.ends_earlier:
         return child.key in orphan.suspects
     return any(_is_key_of(key, child) for key in orphan.suspects)

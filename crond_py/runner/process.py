@@ -267,13 +267,13 @@ class ProcessRunner:
             return
         if is_over:
             return
-        token = self._supervisor.start_begins(spec.key)
+        token, child = self._supervisor.start_begins(spec.key), None
         try:
             result = self._try_to_spawn(spec)
             if isinstance(result, Spawned):
-                self._watch(spec, result, self._clock.now())
+                child = self._watch(spec, result, self._clock.now())
         finally:
-            self._supervisor.start_is_over(token)
+            self._supervisor.start_is_over(token, child)
         if isinstance(result, Refused):
             self._fail(spec.key, result.reason)
             return
@@ -342,10 +342,11 @@ class ProcessRunner:
         else:
             self._starters.put(spec)
 
-    def _take_over(self, spec: ProcessSpec, spawned: Spawned, started_ns: int) -> None:
+    def _take_over(self, spec: ProcessSpec, spawned: Spawned, started_ns: int) -> Child:
         """Take over a process that an usher has started."""
-        self._watch(spec, spawned, instant_of(started_ns))
+        child = self._watch(spec, spawned, instant_of(started_ns))
         self._is_under_watch(spec.key)
+        return child
 
     def _is_under_watch(self, key: AttemptKey) -> None:
         """Have a process stopped of which that was asked while it was being started."""
@@ -367,7 +368,7 @@ class ProcessRunner:
             log.exception("could not start run %s", spec.tag)
             return Refused(FAILED)
 
-    def _watch(self, spec: ProcessSpec, spawned: Spawned, started_at: datetime) -> None:
+    def _watch(self, spec: ProcessSpec, spawned: Spawned, started_at: datetime) -> Child:
         """Tell that a process runs, and have it watched. Does not raise."""
         try:
             ticks = proctree.start_ticks(spawned.pid)
@@ -397,6 +398,7 @@ class ProcessRunner:
             self._tell(Ended(spec.key, Exit(), self._clock.now(), note))
         else:
             self._believed.ask(child, spec, uid)
+        return child
 
     def _output_of(self, spec: ProcessSpec, spawned: Spawned) -> str | None:
         """Return the file that a process of ours writes to, if it has one."""

@@ -34,6 +34,7 @@ class _Entry(NamedTuple):
 
     spec: ProcessSpec
     line: str
+    is_start: bool
 
 
 log = logging.getLogger(__name__)
@@ -71,11 +72,11 @@ class Starters:
 
     def put(self, *specs: ProcessSpec) -> None:
         """Have processes started, after all that were put before."""
-        self._put([_Entry(spec, _job_of(spec)) for spec in specs])
+        self._put([_Entry(spec, _job_of(spec), is_start=True) for spec in specs])
 
     def put_rest(self, spec: ProcessSpec) -> None:
         """Have begun what is no start: it is held up by what is of the same user alone."""
-        self._put([_Entry(spec, f"user {spec.user}")])
+        self._put([_Entry(spec, f"user {spec.user}", is_start=False)])
 
     def _put(self, entries: list[_Entry]) -> None:
         with self._lock:
@@ -90,13 +91,17 @@ class Starters:
         return len(self._queue)
 
     def withdraw(self, *keys: AttemptKey) -> list[AttemptKey]:
-        """Take back those that no thread has taken yet, and return them."""
+        """Take back those starts that no thread has taken yet, and return them.
+
+        What else was put for a run stays: it comes after the start, which is not quite over then.
+        """
         wanted, found = set(keys), []
         with self._lock:
             for entries in (self._queue, *self._aside.values()):
-                left = [entry for entry in entries if entry.spec.key not in wanted]
-                if len(left) < len(entries):
-                    found += [entry.spec.key for entry in entries if entry.spec.key in wanted]
+                taken = [e.spec.key for e in entries if e.is_start and e.spec.key in wanted]
+                if taken:
+                    found += taken
+                    left = [e for e in entries if not (e.is_start and e.spec.key in wanted)]
                     entries.clear()
                     entries.extend(left)
         return found

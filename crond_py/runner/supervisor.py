@@ -96,9 +96,9 @@ class Supervisor:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
         return self._orphans.start_begins(key) if self._orphans is not None else 0
 
-    def start_is_over(self, token: int) -> None:
+    def start_is_over(self, token: int, child: Child | None) -> None:
         """Note that the process is under watch, or that there is none."""
-        if self._orphans is not None and self._orphans.start_is_over(token):
+        if self._orphans is not None and self._orphans.start_is_over(token, child):
             self._ender.look_at(None)
 
     @property

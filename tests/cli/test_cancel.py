@@ -83,6 +83,12 @@ SENTENCES = [
         ENDED,
         "cancelled, it was waiting for its retry; all its processes have ended",
     ),
+    (
+        "taken over from an earlier daemon",
+        replace(RUNNING, is_taken_over=True),
+        ENDED,
+        "cancelled, all its processes that pycron knows of have ended",
+    ),
     ("queued", WAS_QUEUED, ENDED, "cancelled, it was queued"),
     ("by-itself", RUNNING, FINISHED, "had ended by itself, timed out"),
 ]

@@ -142,7 +142,8 @@ def test_washed_command_across_a_crash(daemon: Daemon, mark: str, shape: str) ->
     log.wait("run skipped", job="washed", count=2)
     assert processes_with(mark) == before
     assert [active["run"] for active in daemon.status()["active"]] == [run]
-    assert "all its processes have ended" in daemon.cli("cancel", str(run)).stdout
+    said = daemon.cli("cancel", str(run)).stdout
+    assert "all its processes that pycron knows of have ended" in said
     assert not set(before) & set(processes_with(mark))
     daemon.cli("stop", "--now")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crond_py.ports import AttemptKey
-from crond_py.runner import procfile
+from crond_py.runner import procfile, suspects
 from crond_py.runner.child import Child
 from crond_py.runner.orphans import Orphans
 from crond_py.runner.proctree import Snapshot
@@ -231,6 +231,75 @@ def test_a_child_that_is_being_started_is_not_taken_for_an_orphan(others: list[C
     os.waitpid(child, 0)
     assert orphans.look(Snapshot.take()) == []
     assert not orphans.start_is_over(orphans.start_begins(AttemptKey(1, 1)))
+
+
+def _has_orphan(orphans: Orphans, *, older: set[int]) -> int:
+    """Start a process that is no job, and have it met."""
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    assert pid in {orphan.pid for orphan in orphans.look()} - older
+    return pid
+
+
+@pytest.mark.parametrize("became", ["nothing", "a later one", "an earlier one"])
+def test_what_a_start_has_come_to_tells_whether_an_orphan_can_be_of_it(
+    others: list[Child], became: str
+) -> None:
+    """P6: a start that has failed, or was made after an orphan, is no reason to leave that be.
+
+    Nor does it matter that the run is over before it is first asked whose the orphan is.
+    """
+    for other in others:
+        other.start_ticks = 1 << 60  # too late to have brought anything forth
+    only = _job(1 << 23)
+    orphans = Orphans(lambda: [only, *others])
+    token = orphans.start_begins(AttemptKey(2, 1))
+    pid = _has_orphan(orphans, older=set())
+    try:
+        if became == "an earlier one":
+            assert orphans.of(only) == {}, "it may come to be one"
+        started = {"a later one": 1 << 60, "an earlier one": 0}.get(became)
+        child = None if started is None else _job(1 << 23, 2, started)
+        orphans.start_is_over(token, child)
+        assert list(orphans.of(only)) == ([] if became == "an earlier one" else [pid])
+        assert list(orphans.strays_of(only)) == ([pid] if became == "an earlier one" else [])
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_a_chain_of_orphans_hands_on_a_bounded_number_of_runs(
+    others: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: it stays known that one may be of an earlier run, and which these are does not pile up.
+
+    So a stop of such a run still tells of it where it has further attempts.
+    """
+    monkeypatch.setattr(suspects, "_MOST_OVER", 3)
+    table = list(others)
+    orphans = Orphans(lambda: table)
+    pids: list[int] = []
+    try:
+        for number in range(1, 10):
+            table[:] = [_job((1 << 23) + number, number), *others]
+            pids.append(_has_orphan(orphans, older=set(pids)))
+            if number > 1:
+                earlier = pids.pop(0)
+                os.kill(earlier, signal.SIGKILL)
+                os.waitid(os.P_PID, earlier, os.WEXITED | os.WNOWAIT)
+        (last,) = (orphan for orphan in orphans.look() if orphan.pid == pids[0])
+        assert len(last.suspects) <= len(others) + 3 + 2
+        (newest,) = (child for child in table if child.key.run_id == 9)
+        newest.stop = signal.SIGKILL
+        assert orphans.of(newest) == {}, "an earlier run that ended by itself may have left it"
+        assert list(orphans.strays_of(newest)) == pids
+        first = _job(0, 1)
+        assert list(orphans.strays_of(first)) == pids
+        first.pid = 1 << 23
+        assert list(orphans.strays_of(first)) == []
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import pwd
 import resource
@@ -18,8 +19,10 @@ import pytest
 
 from crond_py.model import Exit
 from crond_py.ports import Ended, Started
+from crond_py.runner import signals
 from crond_py.runner.inotify import Inotify
 from crond_py.runner.programs import find_program
+from crond_py.runner.signals import can_reset_those_of_libc
 from tests.process.conftest import PROGRAMS, Harness
 
 _OPENED: Final = 0x20  # IN_OPEN of inotify(7)
@@ -171,11 +174,12 @@ def test_signals_are_as_after_a_boot(harness: Harness) -> None:
     assert _signals(status) == {"SigBlk": 0, "SigIgn": 0}
 
 
-def test_a_daemon_that_was_started_deaf_does_not_pass_it_on(tmp_path: Path) -> None:
-    """Signals ignored or blocked by whoever started the daemon (nohup, a script) reach its jobs.
+OF_LIBC = 0b11 << 31
+"""The two signals that glibc's posix_spawn leaves ignored, in a mask."""
 
-    So do the two that glibc's posix_spawn leaves ignored.
-    """
+
+def _signals_of_a_job_of_the_deaf(tmp_path: Path) -> dict[str, int]:
+    """Return the masks of what a runner starts that was itself started with signals ignored."""
     output = tmp_path / "status"
     program = (
         "import os, signal, sys\n"
@@ -194,7 +198,35 @@ def test_a_daemon_that_was_started_deaf_does_not_pass_it_on(tmp_path: Path) -> N
         check=True,
         timeout=60,
     )
-    assert _signals(output.read_bytes()) == {"SigBlk": 0, "SigIgn": 0}
+    return _signals(output.read_bytes())
+
+
+def test_a_daemon_that_was_started_deaf_does_not_pass_it_on(tmp_path: Path) -> None:
+    """Signals ignored or blocked by whoever started the daemon (nohup, a script) reach its jobs."""
+    masks = _signals_of_a_job_of_the_deaf(tmp_path)
+    assert (masks["SigBlk"], masks["SigIgn"] & ~OF_LIBC) == (0, 0)
+
+
+@pytest.mark.skipif(not can_reset_those_of_libc(), reason="unknown how to ask this kernel for it")
+def test_what_libc_leaves_ignored_is_not_passed_on(tmp_path: Path) -> None:
+    """The two signals that glibc's posix_spawn leaves ignored reach a job as well."""
+    assert _signals_of_a_job_of_the_deaf(tmp_path)["SigIgn"] & OF_LIBC == 0
+
+
+@pytest.mark.skipif(not can_reset_those_of_libc(), reason="unknown how to ask this kernel for it")
+@pytest.mark.parametrize("fails", ["no such machine", "refused"])
+def test_what_cannot_be_reset_is_said(
+    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kernel that refuses it, or that we do not know how to ask, has it in the log."""
+    monkeypatch.setattr(signals, "_is_ignored", lambda _number: True)
+    if fails == "refused":
+        monkeypatch.setattr(signals, "_OF_LIBC", (signal.SIGKILL,))  # nobody may change that
+    else:
+        monkeypatch.setattr(signals, "_SIGACTION", {})
+    caplog.set_level(logging.DEBUG)
+    signals._stop_ignoring_those_of_libc()
+    assert "jobs will ignore signals" in caplog.text
 
 
 def test_leads_a_session_of_its_own(harness: Harness) -> None:

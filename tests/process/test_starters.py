@@ -122,4 +122,10 @@ def test_what_waits_can_be_taken_back(bench: Bench) -> None:
     assert bench.starters.withdraw(key)
     assert not bench.starters.withdraw(key)
     assert not bench.starters.withdraw(AttemptKey(1, 1))
-    assert bench.starters.close() == []
+    bench.starters.put_rest(_spec("hangs", 4))
+    assert bench.next() == ("hangs", 4)
+    bench.clock.ahead_ns += HANGS_AFTER_NS
+    rest = _spec("hangs", 5)
+    bench.starters.put_rest(rest)
+    assert not bench.starters.withdraw(rest.key), "that is no start"
+    assert bench.starters.close() == [rest]

@@ -225,11 +225,16 @@ class _Watch:
 
     def __init__(self) -> None:
         self.finished: list[Child] = []
+        self.notes: list[str] = []
+        self.orphans: dict[int, int] = {}
 
     def members_of(self, child: Child) -> dict[int, int]:
         return dict(child.members.values())
 
     def orphans_of(self, child: Child) -> dict[int, int]:
+        return self.orphans
+
+    def strays_of(self, child: Child) -> dict[int, int]:
         return {}
 
     def sees_orphans(self, child: Child) -> bool:
@@ -246,6 +251,7 @@ class _Watch:
 
     def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
         self.finished.append(child)
+        self.notes.append(note)
 
 
 def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +269,25 @@ def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch)
     assert ender._look_at_all([child]) == []
     assert watch.finished == [], "its end has it looked at again"
     assert ender._look_at_all([child]) == []
-    assert watch.finished == [child]
+    assert (watch.finished, watch.notes) == ([child], [""])
+
+
+def test_what_is_met_after_the_picture_is_looked_for_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fork of what ended meanwhile, handed to us after the look at /proc, has one more (P6)."""
+    watch = _Watch()
+    ender = Ender(watch)
+    child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
+    child.stop = child.sent = signal.SIGTERM
+    child.has_ended = True
+    monkeypatch.setattr(Snapshot, "take", lambda: Snapshot({}))
+    watch.orphans = {1 << 23: 1}
+    assert ender._look_at_all([child]) == [child]
+    assert watch.finished == []
+    watch.orphans = {}  # it has ended, too
+    assert ender._look_at_all([child]) == []
+    assert (watch.finished, watch.notes) == ([child], [""])
 
 
 def test_all_leaders_are_signalled_before_anything_can_hang(
@@ -551,6 +575,41 @@ def test_a_stop_during_the_start_is_carried_out_after_it(harness: Harness) -> No
     os.close(reader)
     if isinstance(events[-1], Ended):
         assert events[-1].exit.signal == signal.SIGKILL
+
+
+@pytest.mark.parametrize("asked", ["stop", "recall"])
+def test_a_stop_in_the_moment_after_the_start_is_one_of_what_runs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """P6: what runs is not said to have not been started, whatever is yet to be asked for it."""
+    told: queue.Queue[int] = queue.Queue()
+    gate = threading.Event()
+    over = harness.runner._supervisor.start_is_over
+
+    def is_over_late(token: int, child: Child | None) -> None:
+        told.put(token)
+        assert gate.wait(PATIENCE_S)
+        over(token, child)
+
+    monkeypatch.setattr(harness.runner._supervisor, "start_is_over", is_over_late)
+    # Each takes one of the two threads, so none is there to ask for the users.
+    specs = [harness.spec("exec sleep 999", earlier_users=("nobody",)) for _ in range(2)]
+    harness.runner.start_all([(spec, 1) for spec in specs])
+    keys = [spec.key for spec in specs]
+    for key in keys:
+        harness.started(key)
+        told.get(timeout=PATIENCE_S)
+    if asked == "recall":
+        harness.runner.recall()
+    else:
+        harness.runner.stop(keys[0], force=True)
+    children = harness.runner._supervisor._table()
+    gate.set()
+    for key in keys:
+        harness.runner.stop(key, force=True)
+        assert harness.ended(key).exit.signal == signal.SIGKILL
+    while any(child.users is None for child in children):
+        os.sched_yield()
 
 
 def test_works_where_the_kernel_cannot_signal_a_group_by_pidfd(

@@ -12,6 +12,7 @@ import pytest
 from crond_py.model import Leftovers
 from crond_py.ports import AttemptKey
 from crond_py.runner import proctree
+from crond_py.runner.leftovers import describe_spared, describe_strays
 from crond_py.runner.marks import brand_for
 from tests.process.conftest import Harness, has_ended, wait_until_gone
 
@@ -84,6 +85,25 @@ def test_what_writes_to_a_runs_output_is_of_it(reaping: Harness, start: Start, f
     assert has_ended(pidfd)
 
 
+@pytest.mark.parametrize("way", ["link", "up and down"])
+def test_the_output_tells_however_its_directory_is_reached(
+    reaping: Harness, start: Start, way: str
+) -> None:
+    """A state directory may be given by a symbolic link (P6)."""
+    reaping.fifo("pid")
+    real = reaping.directory / "real"
+    real.mkdir()
+    (reaping.directory / "link").symlink_to(real)
+    given = reaping.directory / "link" if way == "link" else real / ".." / "real"
+    other = start("sleep 997; true", output=given / "other.log")
+    key = start(f"{_stray('pid', output='')}; sleep 998; true", output=given / "own.log")
+    _, pidfd = _stray_from(reaping, "pid")
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == ""
+    assert has_ended(pidfd)
+    reaping.runner.stop(other, force=True)
+
+
 def test_what_may_be_of_another_run_is_told_of(reaping: Harness, start: Start) -> None:
     """It is not said of a run that nothing is left of it where that is not known (P6)."""
     reaping.fifo("pid")
@@ -131,6 +151,41 @@ def test_what_may_be_left_of_a_run_that_leaves_nothing_is_told_of(
     reaping.runner.stop(other, force=True)
     assert reaping.ended(other).note == ""
     assert has_ended(pidfd)
+
+
+def test_what_may_be_of_a_run_that_is_ended_gently_is_not_killed(
+    reaping: Harness, start: Start
+) -> None:
+    """A run that still has the time to clean up keeps what may be doing that for it (P6)."""
+    for name in ("up", "pid"):
+        reaping.fifo(name)
+    other, third = start("trap '' TERM; echo up >up; sleep 997; true"), start("sleep 996; true")
+    assert (reaping.directory / "up").read_text() == "up\n"
+    key = start(f"{_stray('pid')}; sleep 998; true")
+    pid, pidfd = _stray_from(reaping, "pid")
+    reaping.runner.stop(other, force=False)
+    reaping.runner.stop(third, force=True)
+    reaping.ended(third)  # so the other has been seen to, while the one was not yet to end
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == _note(pid)
+    assert not has_ended(os.dup(pidfd))
+    reaping.runner.stop(other, force=True)
+    assert reaping.ended(other).note == ""
+    assert has_ended(pidfd)
+
+
+def test_what_has_ended_is_not_said_to_be_left() -> None:
+    """A stray that has ended, and is not reaped yet, is nobody's trouble (P6)."""
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    strays = {pid: proctree.start_ticks(pid) or 0}
+    try:
+        assert describe_strays(strays) == _note(pid)
+        assert "could not be ended" in describe_spared(strays)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert (describe_strays(strays), describe_spared(strays)) == ("", "")
+    os.waitpid(pid, 0)
 
 
 def test_what_began_before_a_run_is_not_of_it(reaping: Harness, start: Start) -> None:

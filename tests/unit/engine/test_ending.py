@@ -123,6 +123,21 @@ def _waiting(machine_with: MachineWith, behaviour: Behaviour, job: Job = RETRIED
     return world
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_cancel_tells_of_a_run_that_an_earlier_daemon_began(
+    machine_with: MachineWith, *, is_taken_over: bool
+) -> None:
+    """P6: of that it is not sure that all it has left is seen, so nobody is to claim it."""
+    world = machine_with(JOB, lasts=HOUR)
+    world.pass_time(2 * MINUTE)
+    if is_taken_over:
+        world.kill_daemon()
+        world.boot_daemon()
+    running = next(item for item in ask(world, "cancel") if getattr(item, "ending", False))
+    assert isinstance(running, Cancelled)
+    assert running.is_taken_over == is_taken_over
+
+
 def test_a_cancel_ends_what_the_last_attempt_has_left(machine_with: MachineWith) -> None:
     """P6: a run that waits for its retry is over when nothing of its attempts is left."""
     world = _waiting(machine_with, replace(LEAVES, rest_ignores_term=True))
