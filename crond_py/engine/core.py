@@ -20,7 +20,7 @@ from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
+from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
 from crond_py.engine.signals import Signals
@@ -182,11 +182,10 @@ class Core:
     def _remove(self, state: JobState) -> None:
         self._agenda.remove(state)
         self._retention.note_removed(state.job.name)
-        reason = "the job was removed from the crontab"
         for active in [*state.queued, *state.active]:
             if active.stage not in {Stage.STARTING, Stage.RUNNING}:
-                self._stopper.cancel(active, reason)
-        self._withdraw(state, reason)
+                self._stopper.cancel(active, NOT_THERE)
+        self._withdraw(state, NOT_THERE)
         if not state.active and not state.queued:
             self._register.states.pop(state.job.name, None)
 

@@ -13,7 +13,7 @@ from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Shares, Slots
-from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
+from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run, Task
 from crond_py.ports import AttemptKey, KeptOutputs, Processes, ProcessSpec, Timers
@@ -114,7 +114,8 @@ class Register:
     ``output_trouble`` says why the newest start that had an output has none that is kept.
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
-    enters the job of a run that an earlier daemon has left, if that is a task's.
+    enters the job of a run that an earlier daemon has left, if that is a task's; else it says why
+    there is no such job any more.
     """
 
     runs: dict[int, ActiveRun] = field(default_factory=dict)
@@ -127,7 +128,7 @@ class Register:
     ends_runs: str = ""
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
-    enter_task: Callable[[Run], bool] = lambda _run: False
+    enter_task: Callable[[Run], str] = lambda _run: NOT_THERE
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
 
     def find(self, name: str) -> JobState | None:

@@ -18,6 +18,8 @@ from crond_py.ports import AttemptKey, Timer
 if TYPE_CHECKING:
     from crond_py.engine.shares import Share, Ticket
 
+NOT_THERE = "the job was removed from the crontab"
+
 REMOVED_JOBS = "(removed jobs)"
 """The pool of runs whose job is in no crontab any more; it has no bound."""
 

@@ -98,6 +98,7 @@ class Recoverer:
         self._admitter = admitter
         self._stopper = stopper
         self._not_seen = NOT_SEEN
+        self._why_gone: dict[str, str] = {}  # by the job's name
 
     def recover(
         self, open_runs: Iterable[Run], ledger: Ledger, cursors: Mapping[str, Cursor]
@@ -123,8 +124,8 @@ class Recoverer:
         runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
         for run in runs:
-            if self._register.find(run.job) is None and not self._register.enter_task(run):
-                self._enter_removed(run, cursors.get(run.job))
+            if self._register.find(run.job) is None and (why := self._register.enter_task(run)):
+                self._enter_removed(run, cursors.get(run.job), why)
             left = [
                 each
                 for number in _attempts_of_interest(run)
@@ -287,7 +288,7 @@ class Recoverer:
             case Recovery.LOST:
                 self._close_lost(found, now)
             case Recovery.REMOVED:
-                self._stopper.cancel(active, "the job was removed from the crontab")
+                self._stopper.cancel(active, self._why_gone[active.run.job])
 
     def _go_on_waiting(self, state: JobState, active: ActiveRun, now: datetime) -> None:
         """Let a run have its turn that had not begun; one that was recalled is perhaps missed.
@@ -381,14 +382,15 @@ class Recoverer:
         assert stop is not None  # noqa: S101 - it has been closed with it
         self._attempts.conclude(active, stop.outcome, stop.reason)
 
-    def _enter_removed(self, run: Run, stored: Cursor | None) -> None:
-        """Keep a removed job's runs under its name, so that they are seen and can be cancelled.
+    def _enter_removed(self, run: Run, stored: Cursor | None, why: str) -> None:
+        """Keep the runs of a job that is gone under its name, to be seen and to be cancelled.
 
         Its definition is gone, and with it the timeout; it takes nobody's slot.
         """
         job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
         cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
         self._register.states[job.name] = JobState(job, cursor, is_removed=True)
+        self._why_gone[job.name] = why
 
 
 def _active_run(job: Job, run: Run) -> ActiveRun:

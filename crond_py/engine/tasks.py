@@ -25,7 +25,7 @@ from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.records import ActiveRun, Stage
+from crond_py.engine.records import NOT_THERE, ActiveRun, Stage
 from crond_py.engine.status import seen
 from crond_py.engine.telling import fields, log
 from crond_py.engine.uptake import Uptake
@@ -33,6 +33,8 @@ from crond_py.engine.view import TaskCounts
 from crond_py.errors import LedgerError, PycronError
 from crond_py.model import Cursor, Lane, Outcome, Run, Scale, Task, task_id_of
 from crond_py.ports import Gap, Ledger, NewTask, SetTask, Submitted
+
+LOST = "the definition of its task is lost: the ledger was damaged"
 
 AGAIN = timedelta(seconds=1)
 """How soon tasks are asked for again that the ledger could not tell."""
@@ -73,17 +75,20 @@ class Tasks:
         """How long tasks are remembered that have ended; None: for ever."""
         return self._uptake.keep_for
 
-    def enter(self, run: Run) -> bool:
-        """Enter the job of a run that an earlier daemon has left; False where that can't be."""
+    def enter(self, run: Run) -> str:
+        """Enter the job of a run that an earlier daemon has left; else return why it cannot be."""
+        if task_id_of(run.job) is None:
+            return NOT_THERE
+        why = LOST
         try:
             task = self._stored(run.job)
-            if task is None:
-                return False
-            self._uptake.enter(task, run.due)
+            if task is not None:
+                self._uptake.enter(task, run.due)
+                return ""
         except PycronError as error:
-            log.warning("task not understood", extra=fields(job=run.job, reason=str(error)))
-            return False
-        return True
+            why = f"the task's definition cannot be used: {error}"
+        log.warning("task not understood", extra=fields(job=run.job, reason=why))
+        return why
 
     def _stored(self, name: str) -> Task | None:
         """Return the task whose job has that name. Raises LedgerError where it cannot be read."""

@@ -25,7 +25,7 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
 from crond_py.ledger.tasklists import Position
 from crond_py.logfields import fields
-from crond_py.model import Cursor, Lane, Run, Task
+from crond_py.model import Cursor, Lane, Run, Task, task_id_of
 from crond_py.policy import TICK
 from crond_py.ports import Claim, LaneStock, RunQuery, SetAttempt, SetRun, SetTask, TaskQuery, Write
 
@@ -70,6 +70,17 @@ class Aside:
     def kept(self) -> int:
         """How many records the journal has that the file has not."""
         return self._written - self._copied
+
+    @property
+    def remains(self) -> Remains:
+        """What is to be carried over should the file be lost now; the journal follows on it.
+
+        Of that some may be in the file already, so that a task has ended there which was open.
+        """
+        jobs = (run.job for run in self.memory.open_runs())
+        ended = {task_id for job in jobs if (task_id := task_id_of(job)) is not None}
+        ended.update(move.task_id for move in self.moved.moves)
+        return replace(self.before, ended_tasks=ended)
 
     @property
     def is_told(self) -> bool:

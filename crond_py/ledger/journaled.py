@@ -42,7 +42,7 @@ from crond_py.ledger.spare import write_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Step, to_step
 from crond_py.logfields import fields
-from crond_py.model import TASK_PREFIX, Task
+from crond_py.model import TASK_PREFIX, Run, Task, task_id_of
 from crond_py.ports import (
     Claim,
     Clock,
@@ -397,10 +397,10 @@ class JournaledLedger(Answering):
         if damage is not None:
             with suppress(LedgerError):
                 self._file.close()
-            old = begin_in_place(path, aside.before, now)
+            old = begin_in_place(path, aside.remains, now)
         else:
             self._keep_hold(now)
-            old = begin_in_place(path, aside.before, now, original=self._file)
+            old = begin_in_place(path, aside.remains, now, original=self._file)
             with suppress(LedgerError):
                 self._file.close()
         self._file = SqliteLedger.open(path, busy_timeout=NO_PATIENCE, now=now)
@@ -457,7 +457,9 @@ class JournaledLedger(Answering):
             if self._aside is None and self._file.is_in_place:
                 with suppress(LedgerError):  # another's spare copy is not ours to replace
                     self._check_hold()
-                    remains = replace(self.remains, tasks=self._first_tasks())
+                    remains = self.remains
+                    tasks = [*self._first_tasks(), *self._tasks_of(remains.open_runs)]
+                    remains = replace(remains, tasks=tasks)
                     write_spare(self._file.path, remains, is_final=True)
         self._is_closed = True
         self._file.close()
@@ -469,6 +471,17 @@ class JournaledLedger(Answering):
             return self._file.tasks(TaskQuery(limit=MOST_SPARED))
         except LedgerError:  # the rest is worth a spare copy, too
             return ()
+
+    def _tasks_of(self, runs: Sequence[Run]) -> Sequence[Task]:
+        """Return the tasks of runs that have ended; those that are open are spared anyway."""
+        found: list[Task] = []
+        with suppress(LedgerError):
+            for run in runs[:MOST_SPARED]:
+                task_id = task_id_of(run.job)
+                task = None if task_id is None else self._file.task(task_id)
+                if task is not None and task.ended_at is not None:
+                    found.append(task)
+        return found
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -483,7 +496,7 @@ def tell_damage(why: PycronError, aside: Path | None, now: datetime) -> str:
     )
     return (
         f"the ledger was damaged at {now.isoformat(timespec='seconds')} and set aside as {aside}: "
-        "runs that had finished before, and tasks that could not be read, are only there; "
+        "runs and tasks that had ended before, and what could not be read, are only there; "
         f"the reason was: {why}"
     )
 

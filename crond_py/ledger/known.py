@@ -7,7 +7,7 @@ when somebody asks.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from crond_py.dataclass import dataclass
 from crond_py.ledger.changes import changed, claimed, with_attempt
@@ -27,7 +27,8 @@ class Remains:
 
     ``identity`` is empty where nobody knows it. ``applied`` is the number of the journal's last
     record that is in it, ``promised`` that of the last durable write. ``tasks`` and then ``steps``
-    are carried over besides what can still be read of the other's tasks.
+    are carried over besides what can still be read of the other's tasks. ``ended_tasks`` are needed
+    though they have ended, as are those of the open runs.
     """
 
     identity: str
@@ -39,6 +40,7 @@ class Remains:
     steps: Sequence[Step] = ()
     last_task_id: int = 0
     tasks: Sequence[Task] = ()
+    ended_tasks: Collection[int] = ()
 
 
 class RecentMoves:

@@ -125,7 +125,7 @@ def _open_file(left: _Left, troubles: list[str]) -> tuple[SqliteLedger, LedgerEr
     except LedgerCorruptError as error:
         if error.is_newer or error.is_foreign:
             raise
-        remains = _remains(left)
+        remains = replace(_remains(left), ended_tasks=_moved_tasks(left.records))
         aside = begin_in_place(path, remains, now)
         troubles.append(tell_damage(error, aside, now))
         return SqliteLedger.open(path, busy_timeout=START_PATIENCE, now=now), None
@@ -214,6 +214,12 @@ def _last_id(records: list[Record]) -> int:
     """
     steps = (step for record in records for step in unpack(record.content))
     return max((step.row[0] for step in steps if step.kind is Kind.CLAIM), default=0)
+
+
+def _moved_tasks(records: list[Record]) -> set[int]:
+    """Return the tasks that the journal moves on; in the file they may have ended already."""
+    steps = (step for record in records for step in unpack(record.content))
+    return {step.row[-1] for step in steps if step.kind is Kind.TASK}
 
 
 def _take_over(

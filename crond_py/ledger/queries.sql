@@ -263,10 +263,12 @@ ON CONFLICT DO NOTHING
 INSERT INTO fresh.tasks (
     id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
 )
-SELECT id, lane_id, due, period, definition, key, submitted_by, submitted_at, NULL
+SELECT id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
 FROM main.tasks NOT INDEXED
-WHERE ended_at IS NULL AND id BETWEEN :begin AND :end
+WHERE (ended_at IS NULL OR id IN (SELECT value FROM json_each(:ended)))
+AND id BETWEEN :begin AND :end
 AND due BETWEEN :first AND :last AND submitted_at BETWEEN :first AND :last
+AND coalesce(ended_at, due) BETWEEN :first AND :last
 AND lane_id IN (SELECT id FROM fresh.lanes) ORDER BY id
 ON CONFLICT DO NOTHING
 
@@ -275,7 +277,9 @@ SELECT definition, key, submitted_by FROM fresh.tasks WHERE id BETWEEN :begin AN
 
 -- name: rescued_tasks
 SELECT id, lane_id, due, period, definition, key, submitted_by, submitted_at, ended_at
-FROM main.tasks NOT INDEXED WHERE ended_at IS NULL AND id BETWEEN :begin AND :end ORDER BY id {order}
+FROM main.tasks NOT INDEXED
+WHERE (ended_at IS NULL OR id IN (SELECT value FROM json_each(:ended)))
+AND id BETWEEN :begin AND :end ORDER BY id {order}
 
 -- name: copy_task
 INSERT INTO fresh.tasks (
@@ -287,6 +291,12 @@ ON CONFLICT DO NOTHING
 UPDATE fresh.lanes SET (open, stored) = (
     SELECT count(*), count(*) FROM fresh.tasks WHERE lane_id = lanes.id AND ended_at IS NULL
 )
+
+-- name: count_ended
+UPDATE fresh.lanes SET stored = stored + ended.number FROM (
+    SELECT lane_id, count(*) AS number FROM fresh.tasks INDEXED BY tasks_ended
+    WHERE ended_at IS NOT NULL GROUP BY lane_id
+) AS ended WHERE ended.lane_id = lanes.id
 
 -- name: delete_bare_lanes
 DELETE FROM fresh.lanes WHERE stored = 0

@@ -1,4 +1,7 @@
-"""Copies the tasks of a damaged ledger that have not ended to a fresh one, as far as can be.
+"""Copies the tasks of a damaged ledger that are still needed to a fresh one, as far as can be.
+
+These are the ones that have not ended, and whichever others it is told of: a task ends when the
+last of its occurrences is claimed, and until that run has its outcome its definition is asked for.
 
 There may be a million of them, and the engine stands still meanwhile, so SQLite copies them itself
 where it can read them. A page that it cannot read takes little more with it than what is on it.
@@ -8,12 +11,15 @@ Not responsible for what else is carried over; see ``salvage``.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from crond_py.dataclass import dataclass
 from crond_py.ledger.database import in_words, load_queries, roll_back, uri
 from crond_py.ledger.records import LARGEST_ID, Row, to_lane, to_task, to_us
 from crond_py.model import task_id_of
@@ -62,9 +68,26 @@ def last_task_id(connection: sqlite3.Connection) -> int:
     return max((number for number in known if isinstance(number, int)), default=0)
 
 
-def copy_open_tasks(source: sqlite3.Connection, fresh: Path) -> None:
-    """Copy the tasks to the ledger at ``fresh``, which has none. LedgerError where it can't be."""
-    queries = load_queries()
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Tasks with ids from ``begin`` to ``end``: all that have not ended, and ``ended``, as JSON."""
+
+    begin: int
+    end: int
+    ended: str
+
+    @property
+    def values(self) -> dict[str, int | str]:
+        """What the statements take."""
+        return {"begin": self.begin, "end": self.end, "ended": self.ended}
+
+
+def copy_tasks(source: sqlite3.Connection, fresh: Path, ended: Collection[int]) -> None:
+    """Copy the tasks that have not ended, and those of ``ended``, to the ledger at ``fresh``.
+
+    That has none. Raises LedgerError where it cannot be written.
+    """
+    queries, wanted = load_queries(), sorted(ended)
     if first(source, queries["has_tasks"]) != 1:
         return  # it cannot be read at all, or is of a pycron that had none
     lanes = _lanes(source)
@@ -75,8 +98,9 @@ def copy_open_tasks(source: sqlite3.Connection, fresh: Path) -> None:
             for lane_id, lane in lanes.items():
                 source.execute(queries["copy_lane"], (lane_id, *lane))
             for begin, end in _stretches(source):
-                _copy(source, begin, end, lanes)
+                _copy(source, _stretch(begin, end, wanted), lanes)
             source.execute(queries["count_copied"])
+            source.execute(queries["count_ended"])
             source.execute(queries["delete_bare_lanes"])
         finally:
             source.execute("DETACH DATABASE fresh")
@@ -100,20 +124,27 @@ def _stretches(source: sqlite3.Connection) -> Iterator[tuple[int, int]]:
         begin = end + 1
 
 
-def _copy(source: sqlite3.Connection, begin: int, end: int, lanes: Mapping[int, Row]) -> None:
+def _stretch(begin: int, end: int, ended: Sequence[int]) -> _Stretch:
+    """Return a stretch with those of ``ended``, which are in order, that lie in it."""
+    chosen = ended[bisect_left(ended, begin) : bisect_right(ended, end)]
+    return _Stretch(begin, end, json.dumps(chosen))
+
+
+def _copy(source: sqlite3.Connection, stretch: _Stretch, lanes: Mapping[int, Row]) -> None:
     """Copy a stretch: at once, or where some of it cannot be read, what can be."""
-    queries, bounds = load_queries(), {"begin": begin, "end": end}
+    queries, begin, end = load_queries(), stretch.begin, stretch.end
     source.execute("BEGIN")
     try:
-        source.execute(queries["copy_tasks"], {**bounds, **_INSTANTS})
-        for _ in source.execute(queries["copied_texts"], bounds):
+        source.execute(queries["copy_tasks"], {**stretch.values, **_INSTANTS})
+        for _ in source.execute(queries["copied_texts"], {"begin": begin, "end": end}):
             pass  # what is no text is found now
         source.execute("COMMIT")
     except NONSENSE:
         roll_back(source)
         stride = max(_STRIDE, (end - begin + 1) // _PARTS)
         for first_id in range(begin, end + 1, stride):
-            found = _readable(source, first_id, min(first_id + stride - 1, end), lanes)
+            last_id = min(first_id + stride - 1, end)
+            found = _readable(source, _Stretch(first_id, last_id, stretch.ended), lanes)
             source.execute("BEGIN")
             for row in found:
                 with suppress(sqlite3.IntegrityError):
@@ -121,15 +152,13 @@ def _copy(source: sqlite3.Connection, begin: int, end: int, lanes: Mapping[int, 
             source.execute("COMMIT")
 
 
-def _readable(
-    source: sqlite3.Connection, begin: int, end: int, lanes: Mapping[int, Row]
-) -> list[Row]:
+def _readable(source: sqlite3.Connection, stretch: _Stretch, lanes: Mapping[int, Row]) -> list[Row]:
     """Return the rows of a stretch that make sense: before the first damage, and after the last."""
     found: dict[int, Row] = {}
     for order in ("", "DESC"):
         statement = load_queries()["rescued_tasks"].format(order=order)
         with suppress(*NONSENSE):
-            for row in source.execute(statement, {"begin": begin, "end": end}):
+            for row in source.execute(statement, stretch.values):
                 found[row[0]] = row
             break  # all of it can be read
     return [found[task_id] for task_id in sorted(found) if _makes_sense(found[task_id], lanes)]

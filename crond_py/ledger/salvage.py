@@ -3,8 +3,8 @@
 Not responsible for noticing damage. The damaged file is read row by row, from both ends of its
 tables, and kept under another name; what is carried over is what keeps the promises: the
 identity that running processes have in their environment, the cursors that say what has been
-accounted for, the open runs, the tasks that have not ended (``rescue``), and the numbers that
-runs and tasks have been given.
+accounted for, the open runs, the tasks of these and those that have not ended (``rescue``), and the
+numbers that runs and tasks have been given.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from crond_py.errors import LedgerError
 from crond_py.ledger.database import connect, load_queries, set_aside
 from crond_py.ledger.known import Remains
 from crond_py.ledger.records import to_cursor, to_runs
-from crond_py.ledger.rescue import NONSENSE, copy_open_tasks, first, last_task_id, rows
+from crond_py.ledger.rescue import NONSENSE, copy_tasks, first, last_task_id, rows
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.ledger.steps import Step, steps_of_run, to_step
-from crond_py.model import Cursor, Run
+from crond_py.ledger.steps import Kind, Step, run_of_step, steps_of_run, to_step
+from crond_py.model import Cursor, Run, task_id_of
 from crond_py.ports import SetCursor
 
 _PATIENCE = timedelta(milliseconds=250)
@@ -61,7 +61,7 @@ def begin_in_place(
 
 def _build(new: Path, remains: Remains, now: datetime, old: SqliteLedger | Path) -> None:
     with closing(SqliteLedger.open(new, now=now, identity=remains.identity)) as ledger:
-        _copy_tasks(old, new, remains.identity)
+        _copy_tasks(old, new, remains)
         ledger.enter_tasks(remains.tasks)
         for steps in _in_parts(_steps(remains)):
             ledger.write_each(steps)
@@ -74,10 +74,11 @@ def _build(new: Path, remains: Remains, now: datetime, old: SqliteLedger | Path)
         )
 
 
-def _copy_tasks(old: SqliteLedger | Path, new: Path, identity: str) -> None:
+def _copy_tasks(old: SqliteLedger | Path, new: Path, remains: Remains) -> None:
     """Copy the tasks of an open ledger that was deleted, or of the file that is there."""
+    identity, ended = remains.identity, _needed_tasks(remains)
     if isinstance(old, SqliteLedger):
-        old.copy_tasks_to(new)
+        old.copy_tasks_to(new, ended)
         return
     try:
         connection = connect(old, "mode=rw", _PATIENCE)
@@ -86,7 +87,15 @@ def _copy_tasks(old: SqliteLedger | Path, new: Path, identity: str) -> None:
     with closing(connection):
         found = first(connection, load_queries()["identity"])
         if found is None or found == identity or not identity:
-            copy_open_tasks(connection, new)
+            copy_tasks(connection, new, ended)
+
+
+def _needed_tasks(remains: Remains) -> set[int]:
+    """Return the tasks that are asked for even where they have ended."""
+    jobs = [run.job for run in remains.open_runs]
+    jobs += [run_of_step(step).job for step in remains.steps if step.kind is Kind.CLAIM]
+    found = {task_id for job in jobs if (task_id := task_id_of(job)) is not None}
+    return found.union(remains.ended_tasks)
 
 
 def _is_copied(original: SqliteLedger, new: Path) -> bool:
@@ -219,5 +228,7 @@ def _open_run(connection: sqlite3.Connection, run_id: int) -> Run | None:
     for statement in (whole, bare):
         with suppress(*NONSENSE):
             (run,) = to_runs(connection.execute(statement, [run_id]).fetchall())
-            return run if run.outcome is None else None
+            # A name of another type is damage that a query does not mind.
+            is_sound = run.outcome is None and isinstance(run.job, str)
+            return run if is_sound else None
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -38,7 +38,7 @@ from crond_py.ledger.records import (
     to_us,
     to_us_or_none,
 )
-from crond_py.ledger.rescue import copy_open_tasks
+from crond_py.ledger.rescue import copy_tasks
 from crond_py.ledger.steps import Kind, Step, to_step
 from crond_py.ledger.tasktables import TaskTables
 from crond_py.model import Run, Task
@@ -190,9 +190,12 @@ class SqliteLedger(Asking):
         with self._transaction(is_synchronous=False):
             return self._task_tables.enter(tasks)
 
-    def copy_tasks_to(self, fresh: Path) -> None:
-        """Copy the tasks that have not ended to a ledger that has none, whatever is damaged."""
-        copy_open_tasks(self._connection, fresh)
+    def copy_tasks_to(self, fresh: Path, ended: Collection[int]) -> None:
+        """Copy the tasks that have not ended, and ``ended``, to a ledger that has none.
+
+        What is damaged is left out.
+        """
+        copy_tasks(self._connection, fresh, ended)
 
     def _check_in_place(self) -> None:
         if not self.is_in_place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from crond_py import Client
 from tests.support.daemon import Daemon, assert_accounted, job_text
 from tests.support.ledgertrouble import locked, ruin
 
@@ -83,3 +84,27 @@ def test_damaged_ledger_loses_no_task(daemon: Daemon) -> None:
     daemon.cli("cancel", "task:1")
     daemon.stop()
     _assert_ran_once(daemon)
+
+
+def test_damaged_ledger_keeps_what_open_runs_of_tasks_are_to_do(daemon: Daemon) -> None:
+    """What waits for a slot or a retry has its turn; what runs keeps its timeout (P1, P5, P8)."""
+    log = daemon.start("[pools.default]\nworkers = 1\n" + IDLE)
+    with Client(daemon.state) as client:
+        client.submit("exit 1", in_="0s", retry={"attempts": 2, "delay": "10s"})
+        log.wait("attempt failed", job="task:1")
+        client.submit("sleep 1000", in_="0s", timeout="10s")
+        log.wait("run started", job="task:2")
+        client.submit("true", in_="0s")
+    while "task:3" not in [run["job"] for run in daemon.status()["active"]]:
+        pass
+    daemon.kill()
+    spared = ("meta", "cursors", "runs", "attempts", "sqlite_sequence", "runs_open")
+    ruin(daemon.ledger, *spared, *TASKS)
+    log = daemon.start()
+    log.wait("the ledger is damaged; it was set aside and a fresh one begun")
+    log.wait("run timed out", job="task:2")
+    log.wait("run succeeded", job="task:3")
+    log.wait("run failed", job="task:1")
+    (row,) = daemon.history("task:1")
+    assert [attempt["outcome"] for attempt in row["attempts"]] == ["failed", "failed"]
+    daemon.stop()

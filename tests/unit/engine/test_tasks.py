@@ -595,6 +595,9 @@ def test_start_where_a_task_cannot_be_read(
     world.pass_time(30 * SECOND)
     assert outcomes(world, "task:1") == outcomes(world, "task:2") == ["lost"]
     assert outcomes(world, "task:3") == ["running" if fails_from else "cancelled"]
+    if not fails_from:
+        (run,) = rows(world, "task:3")
+        assert run.reason.endswith("cannot be used: the ledger cannot be read: I/O error")
     assert outcomes(world, "task:4") == ["running"]
 
 
@@ -607,6 +610,23 @@ def test_tasks_that_a_damaged_ledger_has_lost(world: World) -> None:
     assert outcomes(world, "task:3") == ["succeeded"]
     assert world.daemon is not None
     assert world.daemon.core.status().tasks.open == 0
+
+
+def test_task_of_an_open_run_that_a_damaged_ledger_has_lost(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P1, P8: the row says what was lost; that somebody removed a job would be made up."""
+    lasting(world, 20 * SECOND)
+    submit(world, *[new_task(world, pool="small") for _ in range(3)])
+    world.pass_time(5 * SECOND)
+    world.kill_daemon()
+    world.ledger._content.tasks.by_id.clear()
+    world.boot_daemon()
+    assert caplog.text.count("task not understood") == 3
+    assert [outcomes(world, f"task:{n}") for n in (1, 2)] == [["running"], ["running"]]
+    (run,) = rows(world, "task:3")
+    assert run.outcome is Outcome.CANCELLED
+    assert run.reason == "the definition of its task is lost: the ledger was damaged"
 
 
 def test_pool_that_is_gone(world: World) -> None:

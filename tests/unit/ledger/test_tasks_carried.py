@@ -1,4 +1,4 @@
-"""Tasks that have not ended are carried over from a ledger that is damaged or deleted."""
+"""Tasks that are still needed are carried over from a ledger that is damaged or deleted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import inspect
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from crond_py.errors import LedgerCorruptError, LedgerError
+from crond_py.ledger import aside as aside_module
 from crond_py.ledger import journaled as journaled_module
 from crond_py.ledger import salvage as salvage_module
 from crond_py.ledger import sqlite as sqlite_module
@@ -22,8 +23,17 @@ from crond_py.ledger.mark import Mark, mark_file, read_mark
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.spare import spare_file
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.model import Cursor, Lane, Scale, Task
-from crond_py.ports import Gap, Ledger, LedgerReader, RunQuery, SetCursor, SetTask, TaskQuery
+from crond_py.model import TASK_PREFIX, Cursor, Lane, Scale, State, Task, task_job
+from crond_py.ports import (
+    Claim,
+    Gap,
+    Ledger,
+    LedgerReader,
+    RunQuery,
+    SetCursor,
+    SetTask,
+    TaskQuery,
+)
 from tests.support.clock import FakeClock
 from tests.support.ledgers import LANE, T0, at, attempted, claim, enter, finish, hand_in, new_task
 
@@ -48,16 +58,41 @@ def open_journaled(stack: ExitStack) -> OpenJournaled:
 
 
 def _fill(ledger: Ledger, number: int = 300) -> dict[int, Task]:
-    """Hand in tasks of three lanes, end each tenth; return the others."""
+    """Hand in tasks of three lanes, end each tenth; return those that are needed.
+
+    Of each thirtieth the last run has no outcome yet.
+    """
     new = [new_task(at(n % 50), lane=LANES[n % 3], key=f"key-{n}") for n in range(number)]
     ids = hand_in(ledger, *new)
     ends = [SetTask(ids[n], at(n % 50), ended_at=at(60)) for n in range(0, number, 10)]
-    ledger.write([*ends, claim("a"), SetCursor(Cursor("a", "f", 0, T0, T0))], durable=True)
-    return {task.id: task for task in ledger.tasks(TaskQuery(limit=None))}
+    cursor = SetCursor(Cursor("a", "f", 0, T0, T0))
+    ledger.write([*ends, claim("a"), cursor, *_claims(ends[::3])], durable=True)
+    return _needed(ledger)
+
+
+def _claims(ends: Sequence[SetTask]) -> list[Claim]:
+    """Return claims of the last occurrences of tasks; some run, some wait."""
+    states = (State.QUEUED, State.WAITING_RETRY, State.RUNNING)
+    return [
+        claim(task_job(end.task_id), end.due, state=states[n % len(states)])
+        for n, end in enumerate(ends)
+    ]
+
+
+def _needed(ledger: LedgerReader) -> dict[int, Task]:
+    """Return the tasks that have not ended, and those of runs without an outcome."""
+    found = ledger.tasks(TaskQuery(limit=None))
+    runs = [run for run in ledger.open_runs() if run.job.startswith(TASK_PREFIX)]
+    ended = [ledger.task(int(run.job.removeprefix(TASK_PREFIX))) for run in runs]
+    return {task.id: task for task in [*found, *(task for task in ended if task is not None)]}
 
 
 def _tasks(ledger: LedgerReader) -> dict[int, Task]:
     return {task.id: task for task in ledger.tasks(ALL)}
+
+
+def _open(tasks: dict[int, Task]) -> dict[int, Task]:
+    return {task.id: task for task in tasks.values() if task.ended_at is None}
 
 
 def _check_lanes(ledger: LedgerReader) -> None:
@@ -108,6 +143,7 @@ def test_whichever_page_is_ruined_most_tasks_are_carried_over(
     pages = path.stat().st_size // PAGE_BYTES
     root, leaves = _pages_of(path, "tasks")
     _, schema = _pages_of(path, "sqlite_schema")
+    runs = len(expected) - len(_open(expected))
     whole = 0
     for page in range(1, pages + 1):
         copy = tmp_path / str(page) / path.name
@@ -119,13 +155,17 @@ def test_whichever_page_is_ruined_most_tasks_are_carried_over(
             found = _tasks(ledger)
             assert found.items() <= expected.items()
             _check_lanes(ledger)
+            jobs = {run.job for run in ledger.open_runs()} - {"a"}
+            assert page in leaves or page == root or jobs <= {task.job for task in found.values()}
             assert hand_in(ledger, new_task()) == [301]
             whole += found == expected
             if page in leaves:
                 assert len(found) > len(expected) * (1 - 2 / len(leaves))
             elif page not in {1, *schema, root}:
-                assert found == expected
-    assert whole >= pages - len(leaves) - len(schema) - 2
+                assert len(jobs) in {0, runs}
+                assert _open(found) == _open(expected)
+    # Roots of tables, and what takes all open runs with it, which need no tasks then.
+    assert whole >= pages - len(leaves) - len(schema) - 5
 
 
 def test_damage_in_two_places_costs_no_more_than_these(
@@ -167,13 +207,15 @@ def test_a_task_that_makes_no_sense_is_left_behind_alone(
     with closing(sqlite3.connect(path, isolation_level=None)) as hand:
         hand.execute("UPDATE tasks SET due = 1 << 62 WHERE id = 12")
         hand.execute("UPDATE tasks SET lane_id = 77 WHERE id = 13")
+        hand.execute("UPDATE tasks SET ended_at = 1 << 62 WHERE id = 31")
     spare_file(path).unlink()
-    root, _ = _pages_of(path, "runs")
+    root, _ = _pages_of(path, "last_attempted")
     _ruin_page(path, root)
     ledger = open_journaled(path)
     assert expected.items() - _tasks(ledger).items() == {
         (12, expected[12]),
         (13, expected[13]),
+        (31, expected[31]),
     }
     _check_lanes(ledger)
 
@@ -231,7 +273,7 @@ def test_damage_that_shows_later_costs_no_task(
 
 
 QUESTIONS: dict[str, Callable[[LedgerReader], object]] = {
-    "run": lambda ledger: ledger.run(7),
+    "run": lambda ledger: ledger.run(777),
     "runs": lambda ledger: ledger.runs(RunQuery()),
     "open_runs": lambda ledger: ledger.open_runs(),
     "cursors": lambda ledger: ledger.cursors(),
@@ -311,7 +353,7 @@ def test_a_page_that_only_a_question_meets(
     assert list(ledger.troubles) == []
     assert ledger.tasks_due(LANE, after=None, until=None, limit=999)
     (trouble,) = ledger.troubles
-    assert "tasks that could not be read" in trouble
+    assert "what could not be read" in trouble
     found = _tasks(ledger)
     assert len(expected) * (1 - 2 / len(leaves)) < len(found) < len(expected)
     assert found.items() <= expected.items()
@@ -347,7 +389,8 @@ def test_damage_that_cannot_be_mended_yet(
     ledger.settle()
     assert ledger.settles_in is None
     assert ledger.task(2) == expected[2]
-    assert [run.job for run in ledger.open_runs()] == ["a", "b"]
+    jobs = [run.job for run in ledger.open_runs()]
+    assert [job for job in jobs if not job.startswith(TASK_PREFIX)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -367,7 +410,7 @@ def test_damage_in_a_file_that_is_elsewhere(
         assert path.read_bytes() == b"somebody else's"
     else:
         assert ledger.task(2) == expected[2]
-        assert {task.id: task for task in ledger.tasks(TaskQuery(limit=None))} == expected
+        assert _needed(ledger) == expected
         assert read_mark(path) is not None
         assert list(ledger.troubles) == []
     assert not list(path.parent.glob("*.damaged-*"))
@@ -404,6 +447,64 @@ def test_what_was_taken_up_is_not_taken_up_again(
     _check_lanes(ledger)
 
 
+@pytest.mark.parametrize("how", ["found damaged", "deleted", "killed and damaged"])
+def test_a_task_that_the_journal_has_ended_goes_with_its_run(
+    path: Path,
+    tmp_path: Path,
+    open_journaled: OpenJournaled,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    """Also where the file had some of the journal already when it was lost (P1, P8)."""
+    monkeypatch.setattr(aside_module, "AT_ONCE", 3)
+    monkeypatch.setattr(salvage_module, "_COPIED_BYTES", 1)
+    ledger = open_journaled(path)
+    ids = hand_in(ledger, *[new_task(at(n)) for n in range(9)])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for n, task_id in enumerate(ids[:6]):
+            claimed = claim(task_job(task_id), at(n), state=State.QUEUED)
+            ledger.write([claimed, SetTask(task_id, at(n), ended_at=at(60 + n))], durable=True)
+    ledger.settle()
+    assert ledger.settles_in is not None, "there is more to copy"
+    expected = _tasks(ledger)
+    if how == "killed and damaged":
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for file in path.parent.glob("ledger.*"):
+            shutil.copyfile(file, killed / file.name)
+        spare_file(killed / path.name).unlink()
+        root, _ = _pages_of(killed / path.name, "meta")
+        with closing(sqlite3.connect(killed / path.name)) as hand:
+            hand.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _ruin_page(killed / path.name, root)
+        ledger = open_journaled(killed / path.name)
+    elif how == "deleted":
+        path.unlink()
+    else:
+        _damage(ledger, monkeypatch, "write_each")
+    while ledger.settles_in is not None:
+        ledger.settle()
+    assert _tasks(ledger) == expected
+    assert [run.job for run in ledger.open_runs()] == [task_job(n) for n in ids[:6]]
+    _check_lanes(ledger)
+
+
+def test_a_task_that_was_carried_over_goes_as_any(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lane has it among its tasks, and not among the open ones."""
+    ledger = open_journaled(path)
+    _fill(ledger)
+    _damage(ledger, monkeypatch, "lanes")
+    ledger.lanes()
+    over = [run.id for run in ledger.open_runs() if run.job.startswith(TASK_PREFIX)]
+    ledger.write([finish(run_id, at(70)) for run_id in over], durable=True)
+    assert ledger.prune_tasks(older_than=at(99), limit=99).runs == len(over) == 10
+    assert _tasks(ledger) == _open(_tasks(ledger))
+    _check_lanes(ledger)
+
+
 @pytest.mark.parametrize("is_small", [True, False])
 def test_a_deleted_ledger_keeps_its_tasks(
     path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch, is_small: bool
@@ -415,7 +516,7 @@ def test_a_deleted_ledger_keeps_its_tasks(
     expected = _fill(ledger)
     path.unlink()
     assert hand_in(ledger, new_task(at(9))) == [301]
-    found = {task.id: task for task in ledger.tasks(TaskQuery(limit=None))}
+    found = _needed(ledger)
     assert found.pop(301).due == at(9)
     assert found == expected
     _check_lanes(ledger)
@@ -517,7 +618,7 @@ def test_lost_tasks_leave_a_gap_and_their_ids(
         Path(f"{copy}{suffix}").unlink()
     again = open_journaled(copy)
     assert max(_tasks(again)) == 20
-    assert again.gap == Gap(NOW, 1, "boot")
+    assert again.gap == Gap(NOW, 2, "boot")
     assert "hand them in again" in again.troubles[0]
     assert hand_in(again, new_task()) == [23]
 
