@@ -130,11 +130,19 @@ class LedgerCorruptError(LedgerError):
     """The file is not a ledger, is damaged, or was written by a newer pycron.
 
     ``is_newer`` tells the last, ``is_foreign`` that it is another program's database: such files
-    are sound, and not to be set aside.
+    are sound, and not to be set aside. ``way_out`` follows the message; ``what`` is without it.
     """
 
-    def __init__(self, message: str, *, is_newer: bool = False, is_foreign: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        way_out: str = "",
+        is_newer: bool = False,
+        is_foreign: bool = False,
+    ) -> None:
+        super().__init__(f"{message}; {way_out}" if way_out else message)
+        self.what = message
         self.is_newer = is_newer
         self.is_foreign = is_foreign
 

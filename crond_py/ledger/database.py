@@ -118,9 +118,11 @@ def is_passing(error: LedgerError) -> bool:
 
 def damaged(path: Path, how: str) -> LedgerCorruptError:
     """Make the error for a file that cannot be understood."""
+    # Whoever moved it aside would take from the daemon what can still be read.
     return LedgerCorruptError(
-        f"the ledger {path} is damaged: {how}; move it aside to begin a new one, "
-        "or use another --state-dir"
+        f"the ledger {path} is damaged: {how}",
+        way_out="start pycron, or restart it: it sets the file aside and goes on in another with "
+        "what can be read",
     )
 
 

@@ -488,16 +488,16 @@ class JournaledLedger(Answering):
             raise LedgerError(f"the ledger {self._file.path} cannot be used: it has been closed")
 
 
-def tell_damage(why: PycronError, aside: Path | None, now: datetime) -> str:
+def tell_damage(why: LedgerCorruptError, aside: Path | None, now: datetime) -> str:
     """Log that a damaged ledger was replaced; return the same for the status."""
     log.critical(
         "the ledger is damaged; it was set aside and a fresh one begun",
-        extra=fields(reason=str(why), set_aside_as=None if aside is None else str(aside)),
+        extra=fields(reason=why.what, set_aside_as=None if aside is None else str(aside)),
     )
     return (
         f"the ledger was damaged at {now.isoformat(timespec='seconds')} and set aside as {aside}: "
         "runs and tasks that had ended before, and what could not be read, are only there; "
-        f"the reason was: {why}"
+        f"the reason was: {why.what}"
     )
 
 

@@ -316,7 +316,10 @@ def test_history_before_the_first_start(tmp_path: Path) -> None:
 
 
 def test_a_damaged_ledger_is_one_sentence(env: dict[str, str], tmp_path: Path) -> None:
-    """P8: the exit code is 1, the file is named, and it is left as it is."""
+    """P8: the exit code is 1, the file is named, and it is left as it is.
+
+    Nobody is told to take it away: the daemon sets it aside, and carries over what can be read.
+    """
     path = tmp_path / "state" / "ledger.sqlite"
     for leftover in path.parent.glob("ledger.sqlite-*"):
         leftover.unlink()
@@ -324,6 +327,7 @@ def test_a_damaged_ledger_is_one_sentence(env: dict[str, str], tmp_path: Path) -
     for command in (["history"], ["logs", "backup"]):
         done = pycron(*command, env=env, check=1)
         assert str(path) in done.stderr
+        assert "restart it: it sets the file aside" in done.stderr
         assert done.stderr.count("\n") == 1
     assert path.read_bytes() == b"junk" * 1000
 

@@ -91,7 +91,7 @@ def test_damage_is_seen_and_left_alone(sound: Path, path: Path, damage: object) 
     shutil.copyfile(sound, path)
     damage(path)  # type: ignore[operator]
     before = path.read_bytes()
-    with pytest.raises(LedgerCorruptError, match=r"ledger\.db is damaged: .*; move it aside") as e:
+    with pytest.raises(LedgerCorruptError, match=r"ledger\.db is damaged: .*; start pycron") as e:
         SqliteLedger.open(path, now=T0)
     assert not e.value.is_newer
     with pytest.raises(LedgerCorruptError):
