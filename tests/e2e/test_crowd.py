@@ -23,9 +23,12 @@ STORED_A_SECOND = 2_000
 """So many at least can be submitted: a crowd is due when all of it is there."""
 
 BEFORE = """
-SELECT count(*) FROM runs, runs AS lone
-WHERE lone.job = :job AND runs.id < lone.id AND runs.claimed_at > lone.due
+SELECT count(*) FROM runs AS lone
+JOIN attempts AS own ON own.run_id = lone.id
+JOIN attempts AS other ON other.begun_at > lone.claimed_at AND other.begun_at < own.begun_at
+WHERE lone.job = :job
 """
+"""How many began while the lone one waited for its slot."""
 
 MOST_KIB = 150 * 1024
 
