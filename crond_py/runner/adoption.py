@@ -15,7 +15,11 @@ from crond_py.runner.supervisor import Supervisor
 
 
 def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Child | None:
-    """Watch a survivor as if it had been started here; None if it has just ended."""
+    """Watch a survivor as if it had been started here; None if it has just ended.
+
+    One of which no more is known than its pid and start is not watched if it is a zombie: then it
+    has ended unseen.
+    """
     try:
         pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
     except OSError:  # out of descriptors: it may be there, and is looked for
@@ -23,7 +27,14 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Chil
     else:
         if pidfd is None:
             return None
-    uid = proctree.owner_of(survivor.pid) if survivor.uid is None else survivor.uid
+    uid = survivor.uid
+    if uid is None:
+        process = proctree.read_process(survivor.pid)
+        if process is None or process.is_zombie:
+            if pidfd is not None:
+                os.close(pidfd)
+            return None
+        uid = proctree.owner_of(survivor.pid)
     child = Child(
         spec.key,
         tag=survivor.tag,

@@ -229,6 +229,15 @@ def test_what_has_ended_is_not_adopted(harness: Harness) -> None:
     assert harness.told(KEY) == []
 
 
+def test_a_zombie_of_which_only_the_ledger_tells_is_not_adopted(harness: Harness) -> None:
+    """It has ended unseen, whether somebody has reaped it by now or not."""
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        ticks = proctree.start_ticks(process.pid)
+        assert ticks is not None
+        assert not harness.runner.adopt(SPEC, Survivor("x-1", 1, process.pid, ticks, leader=True))
+
+
 def test_closing_leaves_processes_alone(harness: Harness, tmp_path: Path) -> None:
     """A runner that is closed ends no process, and the next one can adopt it (P5)."""
     ready = harness.fifo("ready")
