@@ -18,7 +18,7 @@ import ctypes
 import gc
 import importlib
 import sys
-from _thread import RLock
+from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -56,7 +56,7 @@ _IMMUTABLE: Final = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _FUNCTION: Final = 0x3  # CO_OPTIMIZED | CO_NEWLOCALS of code.h
 _HAS_DOCSTRING: Final = 0x4000000  # CO_HAS_DOCSTRING, the same
 
-_lock: Final = RLock()
+_lock: Final = allocate_lock()
 
 
 def put_off_modules() -> None:
@@ -211,34 +211,14 @@ class _StandIn(ModuleType):
 
 
 def _load(stand_in: _StandIn) -> ModuleType:
-    name = stand_in.__name__
-    if name == "typing":
-        module = _loaded_aside(stand_in)
-    else:
-        with _lock:
-            if sys.modules.get(name) is stand_in:
-                del sys.modules[name]
-        module = importlib.import_module(name)
+    with _lock:
+        if sys.modules.get(stand_in.__name__) is stand_in:
+            del sys.modules[stand_in.__name__]
+    module = importlib.import_module(stand_in.__name__)
     for name, value in vars(module).items():
         if not name.startswith("__"):
             vars(stand_in)[name] = value  # who holds the stand-in finds it at once from now on
     return module
-
-
-def _loaded_aside(stand_in: _StandIn) -> ModuleType:
-    """Load a module whose stand-in others look at, by ``sys.modules``, until it is whole."""
-    from importlib.util import module_from_spec  # noqa: PLC0415 - hardly ever needed
-
-    name = stand_in.__name__
-    with _lock:
-        if sys.modules.get(name) is stand_in:
-            spec = PathFinder.find_spec(name)
-            assert spec is not None  # noqa: S101 - of the standard library
-            assert spec.loader is not None  # noqa: S101 - likewise
-            module = module_from_spec(spec)
-            spec.loader.exec_module(module)
-            sys.modules[name] = module
-    return sys.modules[name]
 
 
 def _calling(stand_in: _StandIn, name: str) -> Callable[..., Any]:

@@ -148,6 +148,7 @@ def command(
     """
     if expr and jobs:
         raise UsageError("give names of jobs or --expr, not both")
+    _check_number(number, until)
     now = SystemClock().now()
     if expr:
         window = _window(start, until, number, timezone, now)
@@ -171,18 +172,21 @@ def command(
         say.note(text)
 
 
+def _check_number(number: int | None, until: str | None) -> None:
+    if number is not None and number < 0:
+        raise UsageError(f"-n takes how many due instants to show, not {number}")
+    if number == 0 and not until:
+        raise UsageError("-n 0 shows all due instants, so it needs --until")
+
+
 def _window(
     start: str, until: str | None, number: int | None, timezone: str | None, now: datetime
 ) -> _Window:
     zone = zone_of(timezone) if timezone else system_zone()
     begin = parse_instant(start, zone, now, span_sign=1)
     end = parse_instant(until, zone, now, span_sign=1) if until else None
-    if number is not None and number < 0:
-        raise UsageError(f"-n takes how many due instants to show, not {number}")
     if end is not None and end <= begin:
         raise UsageError("--until must be later than --from")
-    if number == 0 and end is None:
-        raise UsageError("-n 0 shows all due instants, so it needs --until")
     if number is None:
         number = _USUAL_NUMBER if end is None else _MOST
     return _Window(begin, end, number, zone)

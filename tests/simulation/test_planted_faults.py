@@ -379,7 +379,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "a fixed delay never begins": (Agenda, "job_idle", nothing, "P1"),
     # submitted tasks
     "a task does not move on": (Tasks, "_move_on", nothing, "P1 P4"),
-    "runs of tasks are not known after a restart": (Tasks, "enter", always(False), "P1 P3"),
+    "runs of tasks are not known after a restart": (Tasks, "enter", always("planted"), "P1 P3"),
     "more tasks are taken up than may wait": (
         LaneState,
         "room",

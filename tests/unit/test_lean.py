@@ -121,26 +121,6 @@ print(json.dumps([len(found), all(each is inspect.signature for each in found)])
 
 
 @pytest.mark.skipif(sys.version_info >= _UNTRIED, reason="it is not put off there")
-def test_classes_can_be_made_while_typing_is_loaded() -> None:
-    """Dataclasses looks for it in the table of modules, where it is whole or stood for."""
-    race = """
-import threading, dataclasses
-gate, made = threading.Barrier(8), []
-def make(number):
-    gate.wait()
-    if number % 2:
-        sys.modules["typing"].get_type_hints
-    for each in range(20):
-        made.append(dataclasses.make_dataclass(f"C{each}", [("x", "ClassVar[int]")]))
-threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-print(json.dumps([len(made), is_loaded("typing")]))
-"""
-    assert told(race) == [160, True]
-
-
-@pytest.mark.skipif(sys.version_info >= _UNTRIED, reason="it is not put off there")
 def test_typing_is_whole_for_whoever_asks_for_more_of_it() -> None:
     """The stand-in has only what classes need; for anything else it is the module itself."""
     program = """
