@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from crond_py.control.protocol import SubmittedTask
     from crond_py.errors import (
         DaemonNotRunningError,
+        EndedAlreadyError,
         PycronError,
         ScheduleError,
         SchedulerShutdownError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Client",
     "DaemonNotRunningError",
+    "EndedAlreadyError",
     "EveryMode",
     "Missed",
     "Outcome",
@@ -94,6 +96,7 @@ _HOMES = {
     "Outcome": "crond_py.model",
     "Run": "crond_py.model",
     "DaemonNotRunningError": "crond_py.errors",
+    "EndedAlreadyError": "crond_py.errors",
     "TaskRefusedError": "crond_py.errors",
     "UnknownNameError": "crond_py.errors",
     "EveryMode": "crond_py.model",

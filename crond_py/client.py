@@ -187,7 +187,7 @@ class Client:
         """Let a task be due no more and end what runs of it; return at once.
 
         Of what was done there is one item each. Raises UnknownNameError where there is no such
-        task, or it has ended.
+        task, and EndedAlreadyError, which is one, where it has ended.
         """
         return list(call(self._places.socket, CancelTask(task_id)).runs)
 

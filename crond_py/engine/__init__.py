@@ -42,7 +42,8 @@ order and tried again each second; ends of processes are noted meanwhile, and no
 unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
-The modules: ``core`` (batches of events in, one flush out), ``agenda`` (when), ``ahead`` (how much
+The modules: ``core`` (batches of events in, one flush out), ``gathering`` (how long a batch waits
+for more), ``agenda`` (when), ``ahead`` (how much
 before that), ``admission`` (whether), ``starting`` (from a slot to a process), ``attempts`` (from
 the end of an attempt to the outcome), ``stopping`` (ended early), ``signals`` (noted, then sent),
 ``recovery`` (what an earlier daemon left), ``recalled`` (and had not started), ``forgotten`` (what

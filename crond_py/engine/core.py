@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import Crontab, Job
+from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import forget_fingerprints
 from crond_py.engine import events
 from crond_py.engine.admission import Admitter
@@ -18,6 +18,7 @@ from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
+from crond_py.engine.gathering import Gathering
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
@@ -54,9 +55,6 @@ from crond_py.schedule import forget_parsed
 LEDGER_RETRY = timedelta(seconds=1)
 """How soon a write is tried again that the ledger did not take."""
 
-LONGEST_GATHERING_NS = 10_000_000
-"""For how long at most ends are gathered whose slots others wait for."""
-
 LAST_PATIENCE = timedelta(seconds=5)
 """How long a stop waits, beyond ``kill_after``, for starts that hang."""
 
@@ -82,6 +80,7 @@ class Core:
         self._started_at = now = parts.timekeeper.now()
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
         self._chains = Chains(parts, register, self._admitter, ledger)
+        self.gathering = Gathering(parts, register, self._chains)
         self._tasks = Tasks(parts, register, self._admitter, self._agenda, ledger)
         self.task_ends = TaskEnds(parts.outbox, register, ledger)
         register.enter_task = self._tasks.enter
@@ -89,7 +88,6 @@ class Core:
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
-        self._took_ns = 0
         self._is_limit_over = False
         self._are_starts_given_up = False
         self._on_stopped: list[Callable[[], None]] = []
@@ -266,39 +264,9 @@ class Core:
 
     # --- events ---------------------------------------------------------------------------
 
-    def gathers_for(self, batch: Sequence[object], since_ns: int) -> float:
-        """Return for how many seconds yet other ends are to join a batch begun at an instant.
-
-        Where runs wait for a slot of a pool, the starts that follow from ends of others are
-        committed, and handed to the runner, several at a time: as many as come in the time that the
-        last of it took. Whatever else there is to do is done at once, what may follow in another
-        pool too, and so is this once no other end can come. The instant is one of the monotonic
-        clock.
-        """
-        newest = batch[-1]
-        active = self._register.current(newest.key) if isinstance(newest, Ended) else None
-        if active is None or self._register.is_stopping:
-            return 0.0
-        slots = self._register.slots(active.job)
-        is_all = sum(type(event) is Ended for event in batch) >= slots.taken
-        if is_all or not slots.is_crowded or self._is_awaited_elsewhere(active.job):
-            return 0.0
-        until_ns = since_ns + min(self._took_ns, LONGEST_GATHERING_NS)
-        return (until_ns - self._parts.timekeeper.reading()) / 1e9
-
-    def _is_awaited_elsewhere(self, job: Job) -> bool:
-        """Whether an end of a job's run may let one of another pool begin."""
-        bound = self._register.shares.of(job).group.max_running
-        return bound is not None or self._chains.is_followed(job.name)
-
-    @property
-    def reading(self) -> int:
-        """What the monotonic clock shows, in nanoseconds."""
-        return self._parts.timekeeper.reading()
-
     def handle(self, batch: Sequence[object]) -> None:
         """Deal with a batch of events, commit what it changed, then act on it."""
-        begun_ns = self.reading
+        self.gathering.begin()
         with _outliving("clock not looked at"):
             self._check_clock()
         for event in batch:
@@ -311,7 +279,7 @@ class Core:
         is_durable = self._parts.outbox.is_durable
         self._flush()
         if is_durable:
-            self._took_ns = self.reading - begun_ns
+            self.gathering.note_commit()
         self._set_timers()
         with _outliving("old runs not deleted"):
             self._sweep()

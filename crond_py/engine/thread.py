@@ -18,6 +18,7 @@ from typing import NoReturn, TypeVar
 from crond_py.crontab.model import Crontab
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
+from crond_py.engine.gathering import Gathering
 from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import RequestRefusedError
 from crond_py.model import Run
@@ -91,17 +92,17 @@ class Engine:
 
     def _loop(self, core: Core) -> None:
         while True:
-            batch = self._next_batch(core)
+            batch = self._next_batch(core.gathering)
             core.handle([event for event in batch if event is not None])
             if None in batch:
                 return
 
-    def _next_batch(self, core: Core) -> list[object | None]:
+    def _next_batch(self, gathering: Gathering) -> list[object | None]:
         """Take all that has come, and wait for what is to be handled together with that."""
         batch = [self._inbox.get()]
-        since_ns = core.reading
+        since_ns = gathering.now_ns
         while len(batch) < MAX_BATCH:
-            patience_s = core.gathers_for(batch, since_ns)
+            patience_s = gathering.patience_s(batch, since_ns)
             try:
                 if patience_s > 0:
                     batch.append(self._inbox.get(timeout=patience_s))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from crond_py.errors import CannotStartError
 from crond_py.model import Exit
@@ -15,11 +16,7 @@ from crond_py.runner.supervisor import Supervisor
 
 
 def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Child | None:
-    """Watch a survivor as if it had been started here; None if it has just ended.
-
-    One of which no more is known than its pid and start is not watched if it is a zombie: then it
-    has ended unseen.
-    """
+    """Watch a survivor as if it had been started here; None if it has just ended."""
     try:
         pidfd = pidfds.open_verified(survivor.pid, survivor.start_ticks)
     except OSError:  # out of descriptors: it may be there, and is looked for
@@ -27,14 +24,6 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Chil
     else:
         if pidfd is None:
             return None
-    uid = survivor.uid
-    if uid is None:
-        process = proctree.read_process(survivor.pid)
-        if process is None or process.is_zombie:
-            if pidfd is not None:
-                os.close(pidfd)
-            return None
-        uid = proctree.owner_of(survivor.pid)
     child = Child(
         spec.key,
         tag=survivor.tag,
@@ -43,10 +32,26 @@ def adopt(supervisor: Supervisor, spec: ProcessSpec, survivor: Survivor) -> Chil
         pidfd=pidfd,
         is_own=False,
         is_adopted=True,
-        users=users_by_now(spec, uid),
+        users=users_by_now(spec, survivor.uid),
         leftovers=spec.leftovers,
     )
     return child if supervisor.watch(child) else None
+
+
+def identified(survivor: Survivor) -> Survivor | None:
+    """Return a survivor with its user, also one of which only the ledger tells: by pid and start.
+
+    None if that is a zombie, or gone: it has ended unseen.
+    """
+    if survivor.uid is not None:
+        return survivor
+    try:
+        process = proctree.read_process(survivor.pid)
+        if process is None or process.is_zombie or process.start_ticks != survivor.start_ticks:
+            return None
+        return replace(survivor, uid=proctree.owner_of(survivor.pid))
+    except OSError:  # out of descriptors: it may be there
+        return survivor
 
 
 def adopt_rest(supervisor: Supervisor, spec: ProcessSpec, survivors: Sequence[Survivor]) -> bool:

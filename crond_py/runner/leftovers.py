@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from crond_py.printable import printable_line
 from crond_py.runner import proctree
@@ -27,14 +27,9 @@ def describe_spared(spared: Mapping[int, int]) -> str:
 
     ``spared`` has their start ticks by pid; one that has ended since is not spoken of.
     """
-    there = _still_there(spared)
-    parts = [
-        f"process {pid} ({_name(pid)}) belongs to {_owner(pid)} and could not be ended"
-        for pid in there[:_MOST_NAMED]
-    ]
-    if len(there) > _MOST_NAMED:
-        parts.append(f"nor could {len(there) - _MOST_NAMED} more")
-    return "; ".join(parts)
+    return _described(
+        spared, lambda pid: f"belongs to {_owner(pid)} and could not be ended", "nor could"
+    )
 
 
 def describe_strays(strays: Mapping[int, int]) -> str:
@@ -42,13 +37,16 @@ def describe_strays(strays: Mapping[int, int]) -> str:
 
     ``strays`` is as above.
     """
-    there = _still_there(strays)
-    parts = [
-        f"process {pid} ({_name(pid)}) was left: nothing tells whether it came from this run"
-        for pid in there[:_MOST_NAMED]
-    ]
+    said = "was left: nothing tells whether it came from this run"
+    return _described(strays, lambda _pid: said, "so were")
+
+
+def _described(processes: Mapping[int, int], said: Callable[[int], str], of_others: str) -> str:
+    """Return what is ``said`` of the first of the processes that are there, and how many follow."""
+    there = _still_there(processes)
+    parts = [f"process {pid} ({_name(pid)}) {said(pid)}" for pid in there[:_MOST_NAMED]]
     if len(there) > _MOST_NAMED:
-        parts.append(f"so were {len(there) - _MOST_NAMED} more")
+        parts.append(f"{of_others} {len(there) - _MOST_NAMED} more")
     return "; ".join(parts)
 
 

@@ -31,7 +31,7 @@ from crond_py.ports import (
     Survivor,
 )
 from crond_py.runner import proctree
-from crond_py.runner.adoption import adopt, adopt_rest, users_by_now
+from crond_py.runner.adoption import adopt, adopt_rest, identified, users_by_now
 from crond_py.runner.believed import Believed
 from crond_py.runner.bursts import Bursts
 from crond_py.runner.child import Child
@@ -242,10 +242,12 @@ class ProcessRunner:
         self._keeper.settle(spec)
 
     def _try_to_adopt(self, spec: ProcessSpec, survivor: Survivor) -> bool:
-        child = adopt(self._supervisor, spec, survivor)
-        if child is not None:
-            self._believed.ask(child, spec, survivor.uid)
-        return child is not None
+        found = identified(survivor)
+        child = adopt(self._supervisor, spec, found) if found is not None else None
+        if found is None or child is None:
+            return False
+        self._believed.ask(child, spec, found.uid)
+        return True
 
     def _keep(self, spec: ProcessSpec, is_watched: Callable[[], bool]) -> bool:
         """Look after the output of what an earlier daemon has started, before its end is told."""

@@ -18,7 +18,7 @@ import pytest
 from crond_py.model import Exit, Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessSpec, Survivor
 from crond_py.runner import pidfds, proctree
-from crond_py.runner.adoption import users_of
+from crond_py.runner.adoption import identified, users_of
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended, wait_until_gone
 from tests.support.kernel import TELLS_EXITS
 
@@ -236,6 +236,17 @@ def test_a_zombie_of_which_only_the_ledger_tells_is_not_adopted(harness: Harness
         ticks = proctree.start_ticks(process.pid)
         assert ticks is not None
         assert not harness.runner.adopt(SPEC, Survivor("x-1", 1, process.pid, ticks, leader=True))
+
+
+def test_whose_a_process_is_of_which_only_the_ledger_tells_is_looked_up(harness: Harness) -> None:
+    """Only processes of that user are then believed to be of its run."""
+    with _survivor(harness, "sleep 999; true") as survivor:
+        assert identified(replace(survivor, uid=None)) == survivor
+        assert survivor.uid == os.getuid()
+        assert identified(replace(survivor, uid=None, start_ticks=survivor.start_ticks - 1)) is None
+        assert harness.runner.adopt(SPEC, survivor)
+        harness.runner.stop(KEY, force=True)
+        assert isinstance(harness.ended(KEY), Ended)
 
 
 def test_closing_leaves_processes_alone(harness: Harness, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from crond_py.crontab.model import AfterTrigger, Crontab, CronTrigger, Group, Job, Pool
-from crond_py.engine.core import LONGEST_GATHERING_NS, Core
+from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged
+from crond_py.engine.gathering import LONGEST_NS
 from crond_py.engine.thread import Engine
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.model import Condition, Exit
@@ -61,7 +62,7 @@ def core_of(world: World) -> Core:
 
 def gathers(world: World, *events: object, since_ns: int = 0) -> float:
     """Return for how long others are to join events that came a while ago, in seconds."""
-    return core_of(world).gathers_for(events, world.clock.monotonic_ns() - since_ns)
+    return core_of(world).gathering.patience_s(events, world.clock.monotonic_ns() - since_ns)
 
 
 def alive(world: World, names: str) -> list[Ended]:
@@ -73,7 +74,7 @@ def test_ends_are_gathered_for_as_long_as_the_last_took(
     machine_with: MachineWith, slow_disk: list[World]
 ) -> None:
     """P4: and no longer than that, nor where no other can come or something else is to be done."""
-    assert LONGEST_GATHERING_NS > TOOK_NS
+    assert LONGEST_NS > TOOK_NS
     world = crowd(machine_with, "abcde")
     slow_disk.append(world)
     world.pass_time(30 * SECOND)
@@ -94,7 +95,7 @@ def test_ends_are_gathered_for_no_longer_than_a_moment(
     slow_disk += [world] * 10
     world.pass_time(30 * SECOND)
     end, _ = alive(world, "abcde")
-    assert gathers(world, end) == pytest.approx(LONGEST_GATHERING_NS / 1e9)
+    assert gathers(world, end) == pytest.approx(LONGEST_NS / 1e9)
 
 
 def test_an_end_that_nobody_waits_for_is_not_gathered(
@@ -156,11 +157,11 @@ def test_a_stop_waits_for_no_other_end(machine_with: MachineWith, slow_disk: lis
 
 
 class Patient:
-    """An engine's state machine that wants two events together."""
+    """Wants two events together."""
 
-    reading = 0
+    now_ns = 0
 
-    def gathers_for(self, batch: list[object], since_ns: int) -> float:
+    def patience_s(self, batch: list[object], since_ns: int) -> float:
         """Wait for a second one, for as long as a test may take."""
         del since_ns
         return 60.0 if len(batch) == 1 else 0.0
