@@ -212,7 +212,7 @@ class Ender:
         staying = [process for process in left if not proctree.is_ending(process.pid)]
         has_leader = child.pid != 0
         if not left or (has_leader and child.leftovers is Leftovers.LEAVE):
-            strays = self._describe_strays(child) if child.leaves_nothing else ""
+            strays = describe_strays(self._watch.strays_of(child)) if child.leaves_nothing else ""
             self._watch.finish(child, describe_left(staying) or strays, seen=None)
             return False
         new = [process for process in left if watched.get(process.pid) != process.start_ticks]
@@ -274,18 +274,18 @@ class Ender:
         Such a tree is seen to be there, and may be ended in between two forks. It is tried again
         each second; SIGTERM does not end it, and after SIGKILL it is given up in the end.
         """
-        if not self._has_caught_all(child, number):
+        has_caught_all = self._has_caught_all(child, number)
+        strays = self._watch.strays_of(child)
+        said = describe_strays(strays)
+        if not has_caught_all or (strays and not said):  # each may have handed on to a next one
             child.hunts += number is signal.SIGKILL and not child.unwatched
             if child.hunts < _MOST_HUNTS:
                 self._unseen[child] = None
                 return
             self._watch.finish(child, describe_elusive(), seen=number)
             return
-        left = describe_spared(child.spared), self._describe_strays(child)
+        left = describe_spared(child.spared), said
         self._watch.finish(child, "; ".join(filter(None, left)), seen=number)
-
-    def _describe_strays(self, child: Child) -> str:
-        return describe_strays(self._watch.strays_of(child))
 
     def _has_caught_all(self, child: Child, number: signal.Signals) -> bool:
         """Return whether all that is left of a tree is under watch, as far as we can see it."""

@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crond_py.dataclass import dataclass
 from crond_py.ports import AttemptKey
@@ -41,6 +41,8 @@ from crond_py.runner.marks import Marks, read_all_marks, read_brand
 from crond_py.runner.origins import Lineage, Origin, is_among, outputs_of
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.suspects import SOME_EARLIER, Start, Suspects, able, find_owner, joined
+
+_MANY: Final = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +90,8 @@ class Orphans:
         # What an usher has started is ours once that has ended, and in the table a little later.
         self._ushered: list[Callable[[], set[int]]] = []
         self._lineage = Lineage()
+        # How many the last look has met that had ended already.
+        self._late = 0
         # Runs of which nothing was to be left, as long as something may yet be of them.
         self._done_with: set[AttemptKey] = set()
         self._has_strangers = _has_living_child()
@@ -119,6 +123,16 @@ class Orphans:
                 start.child, start.is_over = child, True
             return bool(self._undecided)
 
+    @property
+    def are_there(self) -> bool:
+        """Whether any was living at the last look."""
+        return bool(self._living)
+
+    @property
+    def come_fast(self) -> bool:
+        """Whether so many had ended before the last look met them that the next should be soon."""
+        return self._late >= _MANY
+
     def look(self, snapshot: Snapshot | None = None) -> list[Orphan]:
         """Reap all orphans that have ended, and return those that live and nobody watches.
 
@@ -147,6 +161,7 @@ class Orphans:
                 for pid, orphan in living.items()
                 if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
+            self._late = len(met) - len(self._living.keys() - before.keys())
             if snapshot is None or not procfile.tells_children():  # a picture may be older
                 self._gone.clear()
             self._gone += (before[pid] for pid in before.keys() - self._living.keys())
@@ -267,29 +282,71 @@ class Orphans:
         of it. But the end of each hands the next one to us and stays to be reaped, so where
         nothing of a run is found, nothing is left of it. With ``kill`` what lives gets SIGKILL at
         once. ``known`` are the start ticks of those that others wait for, by pid.
+
+        What has no brand at all is of the run if it can be of no other. Else it is let be, but its
+        end tells as well that there may be a next one.
         """
         with self._lock:
-            branded = self._list_branded(child)
-            if BRANDING.is_sure:
+            branded, bare = self._list_for(child)
+            if BRANDING.is_sure and not bare:
                 return self._catch(branded, known, kill=kill)
-            since = {pid: proctree.start_ticks(pid) for pid in branded}
+            since = {pid: proctree.start_ticks(pid) for pid in (*branded, *bare)}
         # The brand may be another start's, and then the environment tells. Reading that can hang,
         # and every start and end waits for the lock.
         shown = read_all_marks(since)
         with self._lock:
             there = [pid for pid, ticks in since.items() if proctree.start_ticks(pid) == ticks]
             mine = [pid for pid in there if child.is_named_by(shown[pid])]
-            found = self._catch(mine, known, kill=kill)
-        # What somebody else has reaped meanwhile has ended, too.
-        return found._replace(has_ended=found.has_ended or len(there) < len(since))
+            unmarked = [
+                bare[pid]
+                for pid in there
+                if pid in bare and not shown[pid].are_of_ledger_of(child.tag)
+            ]
+            caught, others = self._divided(unmarked, child)
+            found = self._catch(mine + caught, known, kill=kill)
+            are_known = all(pid in self._living and self._living[pid].is_judged for pid in others)
+        # What somebody else has reaped meanwhile has ended, too; and what nobody has told of yet
+        # may have by then.
+        has_ended = found.has_ended or len(there) < len(since) or not are_known
+        return found._replace(has_ended=has_ended)
 
-    def _list_branded(self, child: Child) -> Iterator[int]:
-        """Give what has the brand of a child's run and is our child, but no job."""
+    def _divided(self, unmarked: list[Orphan], child: Child) -> tuple[list[int], list[int]]:
+        """Return those that are of a child's run or have ended, and those that may be of others."""
+        table = {each.key: each for each in self._children()} if unmarked else {}
+        caught: list[int] = []
+        others: list[int] = []
+        for orphan in unmarked:
+            process = proctree.read_process(orphan.pid)
+            has_ended = process is None or process.is_zombie
+            is_its = _is_key_of(orphan.key, child) or self._is_its_or_nobodys(orphan, child, table)
+            (caught if has_ended or is_its else others).append(orphan.pid)
+        return caught, others
+
+    def _list_for(self, child: Child) -> tuple[list[int], dict[int, Orphan]]:
+        """Return what is our child, but no job: with the brand of a child's run, and with none.
+
+        Of what has none, only that which may be of the run.
+        """
         pids = procfile.list_children_of_thread(os.getpid(), os.getpid()) or []
-        own = self._jobs_in(list(self._children()))
+        table = list(self._children())
+        own = self._jobs_in(table)
+        branded: list[int] = []
+        bare: dict[int, Orphan] = {}
+        suspects: Suspects | None = None
         for pid in pids:
-            if pid not in own and child.is_named_by(Marks(brand=read_brand(pid))):
-                yield pid
+            if pid in own:
+                continue
+            if (brand := read_brand(pid)) is not None:
+                if child.is_named_by(Marks(brand=brand)):
+                    branded.append(pid)
+                continue
+            if (orphan := self._living.get(pid)) is None:
+                if suspects is None:
+                    suspects = self._suspects(table)
+                orphan = Orphan(pid, suspects)
+            if _is_key_of(orphan.key, child) or _may_be_of(orphan, child):
+                bare[pid] = orphan
+        return branded, bare
 
     def _catch(self, pids: Iterable[int], known: Mapping[int, int], *, kill: bool) -> Hunt:
         """Kill, if so wanted, what others do not wait for yet, and reap what has ended."""

@@ -1,9 +1,12 @@
 """Watches processes and tells when they end.
 
-One thread sleeps in epoll on a pidfd for each process, without a time limit. When one ends, a
-glance at our children shows whether it has left anything. If not, it is reaped at once and Ended
-is told. If it may have, or is being stopped, it is handed to the ender and stays a zombie, which
-keeps its number from being given away, until it is known what becomes of its tree.
+One thread sleeps in epoll on a pidfd for each process. When one ends, a glance at our children
+shows whether it has left anything. If not, it is reaped at once and Ended is told. If it may have,
+or is being stopped, it is handed to the ender and stays a zombie, which keeps its number from being
+given away, until it is known what becomes of its tree.
+
+Of what loses its parent and has ended before it was seen nobody tells. So as long as something is
+there that may leave such, there is a glance each second; else the thread sleeps without a limit.
 
 A child for which no descriptor is left is waited for by a thread of its own; what is no child of
 ours is looked for each second (``unheld``). Descriptors are taken to be short before they are used
@@ -34,6 +37,9 @@ from crond_py.runner.unheld import Unheld
 from crond_py.vital import VitalThread
 
 _REST_NS = 1_000_000_000
+_GLANCE_S = 1.0
+_PICTURE_S = 10.0  # in place of a glance, where that takes a look at all processes
+_SOON_S = 0.02  # where orphans come fast, so that few process numbers are taken by the dead
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +141,7 @@ class Supervisor:
                 if child.pidfd is not None:
                     os.close(child.pidfd)
                 return False
-            self._children[child.key] = child
+            self._enter(child)
             if child.pidfd is not None and self._register(child.pidfd, child):
                 return True
             child.pidfd = None
@@ -166,10 +172,16 @@ class Supervisor:
                     child.members[descriptor] = member
             if self._closed:
                 return False
-            self._children[child.key] = child
+            self._enter(child)
         if is_short or len(child.members) < len(members):
             self._ender.look_at(child)
         return True
+
+    def _enter(self, child: Child) -> None:
+        is_first = not self._children
+        self._children[child.key] = child
+        if is_first:
+            os.eventfd_write(self._wake, 1)  # from now on there are glances at our children
 
     def _hold_late(self, child: Child, pidfd: int) -> bool:
         """Watch an unheld process by a descriptor after all; closed where it cannot be kept."""
@@ -257,10 +269,11 @@ class Supervisor:
             if child.is_done or not child.tree_is_gone or child.stop is not seen:
                 return
             child.is_done = True
-        if self._orphans is not None and child.leaves_nothing:
-            self._orphans.is_done_with(child.key)
         self._try_to_look_after_orphans()  # what has ended of its tree is reaped before it is told
         self._tell_end(child, note)
+        # Once it is out of the table, it is a suspect only for what those hand on that there are.
+        if self._orphans is not None and child.leaves_nothing:
+            self._orphans.is_done_with(child.key)
         if child.pidfd is not None:
             os.close(child.pidfd)
 
@@ -305,7 +318,9 @@ class Supervisor:
         # A descriptor is closed only after the events that came with it: until then its number
         # cannot mean another one.
         to_close: list[int] = []
-        events = self._epoll.poll(self._unheld.patience_s())
+        events = self._epoll.poll(self._patience_s())
+        if not events and not procfile.tells_children():
+            self._ender.look_at(None)
         leaders = self._unheld.look()
         for descriptor, _ in events:
             try:
@@ -320,6 +335,20 @@ class Supervisor:
         to_close += self._leaders_have_ended(leaders)
         for descriptor in to_close:
             os.close(descriptor)
+
+    def _patience_s(self) -> float | None:
+        """Return for how long nothing needs to be looked at; None: until something happens."""
+        waits = (self._unheld.patience_s(), self._patience_with_orphans_s())
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _patience_with_orphans_s(self) -> float | None:
+        if self._orphans is None:
+            return None
+        if self._orphans.come_fast:
+            return _SOON_S
+        if not self._children and not self._orphans.are_there:
+            return None
+        return _GLANCE_S if procfile.tells_children() else _PICTURE_S
 
     def _rest(self) -> None:
         """Let a second go by, so that a fault that stays does not keep a processor busy."""

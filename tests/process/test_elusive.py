@@ -15,6 +15,7 @@ from crond_py.runner import procfile, proctree
 from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
+from crond_py.runner.leftovers import describe_elusive
 from crond_py.runner.marks import brand_for
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Process, Snapshot
@@ -35,6 +36,50 @@ def test_what_forks_away_from_every_look_is_ended(
     reaping.runner.stop(key, force=True)
     assert reaping.ended(key).note == ""
     assert set(list_children()) <= before
+
+
+def _start_bare(reaping: Harness) -> AttemptKey:
+    """Start a run that shows no mark, and forks and ends again and again."""
+    ready = reaping.fifo("ready")
+    hop = f"{sys.executable} -S {PROGRAMS / 'proc_hop.py'}"
+    # Not at once: what has a wrong brand when its start is over is given the right one.
+    shed = "sleep 0.2; exec prlimit --locks=unlimited:unlimited env -i"
+    key = reaping.start(f"{shed} READY={ready} {hop}", output=None)
+    assert ready.read_text() == "up\n"
+    leader = reaping.started(key).pid
+    while not any(_is_off(pid, leader) for pid in list_children()):
+        os.sched_yield()
+    return key
+
+
+def _is_off(pid: int, leader: int) -> bool:
+    """Return whether a process is one of those that fork, and no signal to its leader reaches it."""
+    process = proctree.read_process(pid)
+    if process is None or not proctree.name_of(pid).startswith("python"):
+        return False
+    return process.group not in {leader, os.getpgrp()}
+
+
+def test_what_forks_away_and_shows_no_mark_is_ended(reaping: Harness) -> None:
+    """Where it can be of no other run, it is ended with the only one it may be of (P6)."""
+    before = set(list_children())
+    key = _start_bare(reaping)
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == ""
+    assert set(list_children()) <= before
+
+
+def test_what_forks_away_and_may_be_of_another_run_is_spoken_of(reaping: Harness) -> None:
+    """It is not ended, since that may be somebody else's; that all has ended is not said (P6)."""
+    other = reaping.start(("sleep", "999"))
+    reaping.started(other)
+    key = _start_bare(reaping)
+    reaping.runner.stop(key, force=True)
+    note = reaping.ended(key).note
+    assert note == describe_elusive() or "was left: nothing tells whether" in note
+    assert reaping.told(other) == [reaping.started(other)], "the other one goes on"
+    reaping.runner.stop(other, force=True)
+    assert reaping.ended(other).note == "", "now it can be of no run that goes on"
 
 
 class _Watch:

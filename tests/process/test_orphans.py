@@ -7,17 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from crond_py.ports import AttemptKey
-from crond_py.runner import procfile, suspects
+from crond_py.runner import procfile, supervisor, suspects
 from crond_py.runner.child import Child
-from crond_py.runner.orphans import Orphans
+from crond_py.runner.orphans import Orphans, list_children
 from crond_py.runner.proctree import Snapshot
-from tests.process.conftest import PROGRAMS
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
 
 UNSHARE = ["unshare", "--fork", "--pid", "--mount-proc"]
 CAN_UNSHARE = subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
@@ -51,6 +52,29 @@ def _is_reaped(pid: int) -> bool:
     except ChildProcessError:
         return True
     return False
+
+
+@pytest.mark.parametrize("tells_children", [True, False], ids=["list", "picture"])
+def test_no_orphan_stays_a_zombie_while_nothing_else_happens(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch, tells_children: bool
+) -> None:
+    """What a run that goes on leaves behind is reaped though no run ends meanwhile."""
+    if not tells_children:
+        monkeypatch.setattr(procfile, "tells_children", lambda: False)
+        monkeypatch.setattr(supervisor, "_PICTURE_S", 0.1)
+    before = set(list_children())
+    done = reaping.fifo("done")
+    key = reaping.start(
+        "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0 &); sleep 0.02; done; echo done >done; sleep 999"
+    )
+    pid = reaping.started(key).pid
+    assert done.read_text() == "done\n"
+    deadline = time.monotonic() + PATIENCE_S
+    while left := set(list_children()) - before - {pid}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).exit.signal == signal.SIGKILL
 
 
 def _job(pid: int, number: int = 1, started: int = 0) -> Child:
