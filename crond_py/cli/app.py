@@ -47,6 +47,20 @@ _COMMANDS: Final = {
 }
 """Each command's module: its function ``command`` is what is run, ``EXAMPLES`` are for its help."""
 
+_ELSEWHERE: Final = {
+    "start": "pycron run starts the daemon, pycron trigger JOB a run",
+    "restart": "stop pycron and start it again: pycron stop, then pycron run",
+    "edit": "edit the crontab, then: pycron check, and pycron reload",
+    "ps": "pycron list has the jobs, pycron status what the daemon is doing",
+    "kill": "pycron cancel ends runs, pycron stop the daemon",
+    "show": "pycron history, pycron list and pycron logs tell of runs, jobs and output",
+    "enable": "write enabled = true in the crontab, then: pycron reload",
+    "disable": "write enabled = false in the crontab, then: pycron reload",
+    "add": "write the job into the crontab, then: pycron reload",
+    "remove": "take the job out of the crontab, then: pycron reload",
+}
+"""Commands of other programs, and what to do here."""
+
 _INTERRUPTED: Final = 130
 _PIPE_CLOSED: Final = 141  # as a shell shows a program that SIGPIPE has ended
 
@@ -111,7 +125,7 @@ def _no_such_command(name: str) -> str:
 
     near = get_close_matches(name, _COMMANDS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "see pycron --help"
-    return f"there is no command {name!r}; {hint}"
+    return f"there is no command {name!r}; {_ELSEWHERE.get(name, hint)}"
 
 
 app = typer.Typer(

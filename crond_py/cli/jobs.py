@@ -28,7 +28,7 @@ from crond_py.timetable import first_baseline, schedule_of
 
 EXAMPLES = ("pycron list", "pycron list --json | jq -r '.[] | select(.enabled) | .job'")
 
-_LEAST_SCHEDULE: Final = 16
+_LEAST_SCHEDULE: Final = 12
 """To so many columns of the terminal a schedule is cut before its column is left out."""
 
 
@@ -120,9 +120,9 @@ def _table(listed: JobList) -> Table:
     table = Table(
         [
             Column("JOB"),
-            Column("SCHEDULE", drop=3, least=_LEAST_SCHEDULE),
+            Column("SCHEDULE", drop=2, least=_LEAST_SCHEDULE),
             Column("NEXT DUE"),
-            Column("IN", drop=2, is_right=True),
+            Column("IN", drop=3, is_right=True),
             Column("LATE", drop=4, is_right=True),
             Column("LAST", drop=1, is_state=True),
             Column("STATE", is_state=True),

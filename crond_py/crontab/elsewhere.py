@@ -54,8 +54,11 @@ _KEYS: Final = MappingProxyType(
         for word in words.split()
     }
 )
+NO_MAIL: Final = "there is no mail; pycron history and pycron logs tell what became of each run"
 _MAIL: Final = frozenset({"mailto", "mailfrom", "mail", "email"})
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
+_AFTERWARDS_IF_FAILED: Final = frozenset({"onfailure", "onerror", "onfail"})
+_AFTERWARDS: Final = _AFTERWARDS_IF_FAILED | {"onsuccess", "then", "next", "before"}
 _OF_A_JOB: Final = frozenset({"command", "schedule", "every", "at", "after", "startup"})
 
 
@@ -69,7 +72,7 @@ def known_elsewhere(
     """
     word = re.sub("[_-]", "", name.casefold())
     if word in _MAIL:
-        return "there is no mail; pycron history and pycron logs tell what became of each run"
+        return NO_MAIL
     called = _KEYS.get(word, ())
     if here := next((key for key in called if key in keys), None):
         return f'here it is called "{here}"'
@@ -93,6 +96,9 @@ def _for_file(name: str, value: object, key: str, *, is_variable: bool) -> str:
 
 def _for_job(word: str, *, is_variable: bool) -> str:
     """Say it of a word that stands in a job or in the defaults."""
+    if word in _AFTERWARDS:
+        condition = "failure" if word in _AFTERWARDS_IF_FAILED else "success"
+        return f'write in another job: after = {{ NAME_OF_THIS_ONE = "{condition}" }}'
     if word in {"disabled", "suspend"}:
         return "write enabled = false"
     if word == "name":

@@ -14,6 +14,8 @@ from crond_py.dataclass import dataclass
 Refuse = Callable[[KeyPath, Refused], None]
 """Takes a refusal and where it belongs, seen from the table."""
 
+_LARGEST_SHOWN: Final = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -70,11 +72,13 @@ class Fields(Kind):
 
     keys: Mapping[str, Key]
     required: tuple[str, ...] = ()
+    number: str = ""
+    """The key that is meant by somebody who writes a number in place of the table."""
 
     def read(self, value: object) -> dict[str, Any]:
         """Return the values of the keys that are there."""
         if not isinstance(value, dict):
-            raise not_the("a table", value)
+            raise not_the("a table", value, self._number_as_table(value))
         problems: list[Problem] = []
 
         def refuse(path: KeyPath, refused: Refused) -> None:
@@ -85,6 +89,11 @@ class Fields(Kind):
         if problems:
             raise Refused(problems=problems)
         return values
+
+    def _number_as_table(self, value: object) -> str:
+        if not self.number or type(value) is not int or abs(value) > _LARGEST_SHOWN:
+            return ""
+        return f"write {{ {self.number} = {value} }}"
 
     def schema(self) -> Schema:
         """Return the schema of an object with these keys and no others."""

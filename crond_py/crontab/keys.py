@@ -172,7 +172,11 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job("timeout", _SOME, "After how long an attempt is ended with SIGTERM."),
     _job("kill_after", _ANY, "How long after SIGTERM what is left is ended with SIGKILL."),
     _job("start_within", _SOME, "How long a run may wait for its start; then it is skipped."),
-    Key("retry", Fields(RETRY_KEYS), "When a run that failed or timed out is tried again."),
+    Key(
+        "retry",
+        Fields(RETRY_KEYS, number="attempts"),
+        "When a run that failed or timed out is tried again.",
+    ),
     _job(
         "retry_on",
         Failures(),
@@ -230,7 +234,7 @@ _SUPPORTED_JOB_KEYS: Final = (
     ),
     _job(
         "output",
-        Choice(OutputMode),
+        Choice(OutputMode, "for a file of your own, have the command write it: ... >> FILE 2>&1"),
         "Where output goes: into each run's own file; besides that, line by line, into the log of"
         " the daemon (stream) or the journal of systemd; or nowhere (discard).",
     ),
@@ -269,7 +273,7 @@ FILE_KEYS: Final = by_name(
         ),
         Key(
             "pools",
-            Named(Fields(POOL_KEYS, required=("workers",))),
+            Named(Fields(POOL_KEYS, required=("workers",), number="workers")),
             "Bounded sets of worker slots.",
         ),
         Key("jobs", Named(Fields(JOB_KEYS, required=("command",))), "The jobs."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from crond_py.crontab.elsewhere import NO_MAIL
 from crond_py.crontab.faults import dotted, quoted, shown
 from crond_py.crontab.locate import KeyPath, first_duplicate, locate_keys
 from crond_py.crontab.moments import moment_fault
@@ -29,6 +30,12 @@ _CLASSIC: Final = (
 _LOOKS: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in (
+        (r"\s*MAIL(?:TO|FROM)\s*=", f"this looks like a classic crontab; {NO_MAIL}"),
+        (
+            r"\s*CRON_TZ\s*=",
+            'this looks like a classic crontab; here it is timezone = "Europe/Berlin"',
+        ),
+        (r"\s*\[\[\s*jobs\s*\]\]", "write [jobs.NAME], with one pair of brackets, for each job"),
         (
             r"\s*(?:@\w+|[0-9*][\w*/,-]*(?:\s+[\w*/,-]+){4})\s+[^\s=]",
             _CLASSIC,

@@ -180,13 +180,15 @@ class Choice(Kind):
     """One of a few words."""
 
     words: type[StrEnum]
+    suggestion: str = ""
+    """What to do instead, where none of the words is near."""
 
     def read(self, value: object) -> StrEnum:
         """Return the member of the enumeration."""
         if isinstance(value, str) and value in self.words.__members__.values():
             return self.words(value)
         suggestion = nearest(value, self.words) if isinstance(value, str) else ""
-        raise not_the(choices(self.words), value, suggestion)
+        raise not_the(choices(self.words), value, suggestion or self.suggestion)
 
     def schema(self) -> Schema:
         """Return the schema that lists the words."""

@@ -317,7 +317,7 @@ class Core:
         if left and self._on_stopped and self._parts.ends_all:
             log.warning("runs end with pycron, which is process 1", extra=fields(runs=left))
         elif left and self._on_stopped:
-            log.info("runs are left to the next pycron", extra=fields(left=left))
+            log.info("runs are left to the next pycron", extra=fields(runs=left))
         callbacks, self._on_stopped = self._on_stopped, []
         for callback in callbacks:
             callback()

@@ -61,6 +61,8 @@ def test_no_command_is_a_usage_error_with_the_help(env: dict[str, str]) -> None:
     ("arguments", "words"),
     [
         (["nxt"], "there is no command 'nxt'; did you mean 'next'?"),
+        (["restart"], "there is no command 'restart'; stop pycron and start it again"),
+        (["kill", "x"], "there is no command 'kill'; pycron cancel ends runs"),
         (["frobnicate"], "there is no command 'frobnicate'; see pycron --help"),
         (["--frobnicate"], "no such option: --frobnicate; see pycron --help"),
         (["next", "--frobnicate"], "no such option: --frobnicate"),

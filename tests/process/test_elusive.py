@@ -53,7 +53,7 @@ def _start_bare(reaping: Harness) -> AttemptKey:
 
 
 def _is_off(pid: int, leader: int) -> bool:
-    """Return whether a process is one of those that fork, and no signal to its leader reaches it."""
+    """Return whether a process is one that forks, and not in the group of its leader."""
     process = proctree.read_process(pid)
     if process is None or not proctree.name_of(pid).startswith("python"):
         return False
