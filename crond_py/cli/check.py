@@ -13,6 +13,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.absent import absent, listed
+from crond_py.cli.in_vain import in_vain
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
 from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
@@ -53,6 +54,7 @@ def command(
         *absent(loaded),
         *_past_jobs(loaded, now),
         *_waiting_for_nobody(loaded),
+        *in_vain(loaded),
     ]
     if as_json:
         say.out_json(_record(loaded, warnings))

@@ -195,6 +195,48 @@ command = "true"
     assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
 
 
+def test_what_is_said_in_vain(tmp_path: Path) -> None:
+    """Keys without an effect and steps that leave one number are pointed out, and only those."""
+    text = """
+[defaults]
+max_running = 7
+[jobs.vain]
+every = "1h"
+command = "true"
+queue_limit = 3
+missed_limit = 5
+missed_within = "1h"
+missed = "skip"
+[jobs.good]
+every = "1h"
+command = "true"
+overlap = "queue"
+queue_limit = 3
+missed = "all"
+missed_limit = 5
+missed_within = "1h"
+[jobs.steps]
+schedule = ["*/70 * * * *", "0 */24 2-4/3 * *", "59/2 */23 * * *", "*/59 0-10/10 * * *"]
+command = "true"
+"""
+    (tmp_path / "crontab.toml").write_text(text)
+    done = pycron("check", env=environment(tmp_path))
+    here = f"pycron: warning: {tmp_path / 'crontab.toml'}"
+    assert done.stderr.splitlines() == [
+        f'{here}:4: queue_limit of job vain has no effect without overlap = "queue"',
+        f'{here}:4: missed_limit of job vain has no effect without missed = "all"',
+        f'{here}:4: missed_within of job vain has no effect without missed = "once"'
+        ' or missed = "all"',
+        f"{here}:19: schedule of job steps: minute */70 is only ever 0;"
+        ' an interval is every = "70m"',
+        f"{here}:19: schedule of job steps: hour */24 is only ever 0;"
+        ' an interval is every = "24h"',
+        f"{here}:19: schedule of job steps: day of month 2-4/3 is only ever 2",
+        f"{here}:19: schedule of job steps: minute 59/2 is only ever 59;"
+        ' an interval is every = "2m"',
+    ]
+
+
 def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_path: Path) -> None:
     """Also of a text that is one simple command; what only a shell can tell is left to it."""
     (tmp_path / "tool").write_text("#!/bin/sh\n")

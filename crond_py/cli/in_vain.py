@@ -1,0 +1,59 @@
+"""What a crontab says in vain: keys that another one keeps from having an effect, single steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from crond_py.crontab.model import Crontab, CronTrigger, Job
+from crond_py.model import Missed, Overlap
+from crond_py.schedule.expression import FIVE, SIX
+from crond_py.schedule.fields import HOUR, MINUTE, SECOND, FieldKind
+
+# Each key, the one that it depends on, and the values of that with which it has an effect.
+_DEPENDS: Final = (
+    ("queue_limit", "overlap", (Overlap.QUEUE,)),
+    ("max_running", "overlap", (Overlap.ALLOW,)),
+    ("missed_limit", "missed", (Missed.ALL,)),
+    ("missed_within", "missed", (Missed.ONCE, Missed.ALL)),
+)
+_STEP: Final = re.compile(r"(?:\*|([0-9]+)(?:-([0-9]+))?)/([0-9]{1,4})")
+_UNITS: Final = {SECOND: "s", MINUTE: "m", HOUR: "h"}
+
+
+def in_vain(crontab: Crontab) -> Iterator[str]:
+    """Yield a warning for each. What ``[defaults]`` says is for those jobs that it concerns."""
+    for job in crontab.jobs.values():
+        for key, other, needed in _DEPENDS:
+            value = getattr(job, key)
+            is_own = value not in {None, crontab.defaults.values.get(key)}
+            if is_own and getattr(job, other) not in needed:
+                words = " or ".join(f'{other} = "{word}"' for word in needed)
+                yield f"{job.source}: {key} of job {job.name} has no effect without {words}"
+        yield from _single_steps(job)
+
+
+def _single_steps(job: Job) -> Iterator[str]:
+    """Yield a warning for each step that is wider than what it steps through."""
+    if not isinstance(job.trigger, CronTrigger):
+        return
+    for expression in job.trigger.expressions:
+        words = expression.split()
+        for kind, word in zip(SIX if len(words) == len(SIX) else FIVE, words, strict=False):
+            for item in word.split(","):
+                if said := _said_of_step(kind, item):
+                    yield f"{job.source}: schedule of job {job.name}: {said}"
+
+
+def _said_of_step(kind: FieldKind, item: str) -> str:
+    """Say of one item of a field that its step leaves a single number, or return ""."""
+    match = _STEP.fullmatch(item)
+    if match is None:
+        return ""
+    low, high = int(match[1] or kind.low), int(match[2] or kind.high)
+    step = int(match[3])
+    if low + step <= high:
+        return ""
+    interval = f'; an interval is every = "{step}{_UNITS[kind]}"' if kind in _UNITS else ""
+    return f"{kind.name} {item} is only ever {low}{interval}"
