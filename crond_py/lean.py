@@ -2,10 +2,10 @@
 
 The modules below are imported by others of the standard library for what is never, or hardly ever,
 asked of them here: ``ntpath`` by ``pathlib`` for paths of Windows, ``tokenize`` by ``linecache``
-for the lines of a traceback, ``inspect`` by ``dataclasses`` for classes without a docstring (from
-Python 3.12 on for all of them, so there it is loaded). Together they take a tenth of the daemon's
-memory. Each is put off until something of it is used for the first time, and is then as it always
-is.
+for the lines of a traceback, ``sysconfig`` by ``zoneinfo`` for where zones are (which ``pycron
+run`` tells), ``inspect`` by ``dataclasses`` for classes without a docstring (from Python 3.12 on
+for all of them, so there it is loaded). Together they take a tenth of the daemon's memory. Each is
+put off until something of it is used for the first time, and is then as it always is.
 
 For ``typing``, which all ask for names that mean nothing to a daemon, there is ``untyped``.
 
@@ -38,6 +38,7 @@ PUT_OFF: Final = {
     "locale": (),
     "ntpath": (),
     "selectors": ("PollSelector",),
+    "sysconfig": (),
     "tokenize": (),
     "traceback": (),
     "urllib.parse": ("quote_from_bytes",),
