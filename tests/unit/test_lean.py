@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dis
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from zoneinfo import TZPATH
 
 import pytest
 
@@ -31,6 +33,7 @@ def told(program: str) -> Any:
     """Run a program after what the daemon imports, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-P", "-c", f"{LOAD}{program}"],
+        env={**os.environ, "PYTHONTZPATH": os.pathsep.join(TZPATH)},  # as ``pycron run`` does
         capture_output=True,
         text=True,
         check=True,
@@ -69,6 +72,7 @@ import subprocess
 with subprocess._PopenSelector() as selector:
     answer = selector.register(0, 1).fd == 0
 """,
+    "sysconfig": "import sysconfig; answer = sysconfig.get_python_version() in sys.version",
     "tokenize": """
 import linecache
 answer = 'composition root' in linecache.getline(crond_py.service.__file__, 1)
