@@ -2,17 +2,18 @@
 
 Where runs wait for a slot of a pool, the starts that follow from the ends of others are committed,
 and handed to the runner, several at a time: as many as come in the time that the last commit took.
-Whatever else there is to do is done at once, what may follow in another pool too.
+Whatever else there is to do is done at once, and what has come before it; what may follow in
+another pool too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 from crond_py.crontab.model import Job
 from crond_py.engine.chains import Chains
 from crond_py.engine.parts import Parts, Register
-from crond_py.ports import Ended
+from crond_py.ports import Ended, Started
 
 LONGEST_NS = 10_000_000
 """For how long at most ends are gathered."""
@@ -27,34 +28,46 @@ class Gathering:
         self._chains = chains
         self._begun_ns = 0
         self._took_ns = 0
-
-    @property
-    def now_ns(self) -> int:
-        """What the monotonic clock shows."""
-        return self._timekeeper.reading()
+        self._since_ns = 0
+        self._must_go = False
+        self._ended: Counter[str] = Counter()
 
     def begin(self) -> None:
         """Note that a batch is dealt with from now on."""
-        self._begun_ns = self.now_ns
+        self._begun_ns = self._timekeeper.reading()
 
     def note_commit(self) -> None:
         """Note that the batch was committed, and is to survive a power cut."""
-        self._took_ns = self.now_ns - self._begun_ns
+        self._took_ns = self._timekeeper.reading() - self._begun_ns
 
-    def patience_s(self, batch: Sequence[object], since_ns: int) -> float:
-        """Return for how many seconds yet other ends are to join what has come since an instant.
+    def open(self) -> None:
+        """Note that the first event of the next batch has come."""
+        self._since_ns = self._timekeeper.reading()
+        self._must_go = False
+        self._ended.clear()
 
-        That is one of the monotonic clock. Once no other end can come there is nothing to wait for.
+    def patience_s(self, event: object) -> float:
+        """Return for how many seconds yet other ends are to join the batch that an event came to.
+
+        Once there is something in it that must not wait, or no other end can come, that is none.
         """
-        newest = batch[-1]
-        active = self._register.current(newest.key) if isinstance(newest, Ended) else None
+        if isinstance(event, Started):  # does not wait by itself, but with others
+            return 0.0
+        if not self._must_go:
+            self._must_go = not self._may_wait(event)
+        if self._must_go:
+            return 0.0
+        left_ns = self._since_ns + min(self._took_ns, LONGEST_NS) - self._timekeeper.reading()
+        return max(0, left_ns) / 1e9
+
+    def _may_wait(self, event: object) -> bool:
+        active = self._register.current(event.key) if isinstance(event, Ended) else None
         if active is None or self._register.is_stopping:
-            return 0.0
+            return False
         slots = self._register.slots(active.job)
-        is_all = sum(type(event) is Ended for event in batch) >= slots.taken
-        if is_all or not slots.is_crowded or self._is_awaited_elsewhere(active.job):
-            return 0.0
-        return (since_ns + min(self._took_ns, LONGEST_NS) - self.now_ns) / 1e9
+        self._ended[slots.pool.name] += 1
+        is_last = self._ended[slots.pool.name] >= slots.taken
+        return slots.is_crowded and not is_last and not self._is_awaited_elsewhere(active.job)
 
     def _is_awaited_elsewhere(self, job: Job) -> bool:
         """Whether an end of a job's run may let one of another pool begin."""

@@ -253,7 +253,8 @@ class Recoverer:
 
     def _recorded(self, attempt: Attempt, tag: str) -> Survivor | None:
         """Return the process that the ledger names, if it can be there; it may show no mark."""
-        is_of_this_era = attempt.boot_id == self._parts.process_era
+        # Where nobody can tell the boot, the numbers may be those of an earlier one.
+        is_of_this_era = self._parts.boot_id and attempt.boot_id == self._parts.process_era
         if attempt.pid is None or attempt.start_ticks is None or not is_of_this_era:
             return None
         return Survivor(tag, attempt.number, attempt.pid, attempt.start_ticks, leader=True)

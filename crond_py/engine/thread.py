@@ -7,6 +7,7 @@ committed together.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.gathering import Gathering
 from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import RequestRefusedError
+from crond_py.logfields import fields
 from crond_py.model import Run
 from crond_py.ports import NewTask, ProcessEvent, Submitted
 from crond_py.vital import VitalThread
@@ -32,6 +34,8 @@ CLAIM_PATIENCE = timedelta(seconds=10)
 """How long a request to run a job waits for the ledger."""
 
 T = TypeVar("T")
+
+log = logging.getLogger("pycron.engine")
 
 
 class Engine:
@@ -100,9 +104,9 @@ class Engine:
     def _next_batch(self, gathering: Gathering) -> list[object | None]:
         """Take all that has come, and wait for what is to be handled together with that."""
         batch = [self._inbox.get()]
-        since_ns = gathering.now_ns
+        gathering.open()
         while len(batch) < MAX_BATCH:
-            patience_s = gathering.patience_s(batch, since_ns)
+            patience_s = _patience_s(gathering, batch[-1])
             try:
                 if patience_s > 0:
                     batch.append(self._inbox.get(timeout=patience_s))
@@ -201,6 +205,14 @@ class Engine:
                 raise RequestRefusedError(message)
             self._inbox.put(Call(partial(_put, question, core, answers)))
         return answers.get()()
+
+
+def _patience_s(gathering: Gathering, event: object) -> float:
+    try:
+        return gathering.patience_s(event)
+    except Exception:  # the boundary of one event, as in ``Core``: it is dealt with at once
+        log.exception("events are not gathered", extra=fields(event=repr(event)))
+        return 0.0
 
 
 def _put(

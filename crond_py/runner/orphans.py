@@ -400,8 +400,7 @@ class Orphans:
         others = {key for key in orphan.suspects if not _is_key_of(key, child)}
         if child.leaves_nothing:
             others -= self._done_with
-            ending = {child.stop, signal.SIGKILL} - {None}
-            others = {key for key in others if key not in table or table[key].stop not in ending}
+            others = {k for k in others if k not in table or table[k].stop is not signal.SIGKILL}
         return not others
 
 

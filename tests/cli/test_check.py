@@ -222,18 +222,15 @@ command = "true"
     (tmp_path / "crontab.toml").write_text(text)
     done = pycron("check", env=environment(tmp_path))
     here = f"pycron: warning: {tmp_path / 'crontab.toml'}"
+    vain, steps = f"{here}:4:", f"{here}:19: schedule of job steps:"
     assert done.stderr.splitlines() == [
-        f'{here}:4: queue_limit of job vain has no effect without overlap = "queue"',
-        f'{here}:4: missed_limit of job vain has no effect without missed = "all"',
-        f'{here}:4: missed_within of job vain has no effect without missed = "once"'
-        ' or missed = "all"',
-        f"{here}:19: schedule of job steps: minute */70 is only ever 0;"
-        ' an interval is every = "70m"',
-        f"{here}:19: schedule of job steps: hour */24 is only ever 0;"
-        ' an interval is every = "24h"',
-        f"{here}:19: schedule of job steps: day of month 2-4/3 is only ever 2",
-        f"{here}:19: schedule of job steps: minute 59/2 is only ever 59;"
-        ' an interval is every = "2m"',
+        f'{vain} queue_limit of job vain has no effect without overlap = "queue"',
+        f'{vain} missed_limit of job vain has no effect without missed = "all"',
+        f'{vain} missed_within of job vain has no effect without missed = "once" or missed = "all"',
+        f'{steps} minute */70 is only ever 0; an interval is every = "70m"',
+        f'{steps} hour */24 is only ever 0; an interval is every = "24h"',
+        f"{steps} day of month 2-4/3 is only ever 2",
+        f'{steps} minute 59/2 is only ever 59; an interval is every = "2m"',
     ]
 
 

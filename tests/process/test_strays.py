@@ -174,6 +174,51 @@ def test_what_may_be_of_a_run_that_is_ended_gently_is_not_killed(
     assert has_ended(pidfd)
 
 
+def _stubborn(name: str) -> str:
+    """Return a command for a stray as above, which no SIGTERM ends."""
+    inner = f'cd /; trap "" TERM; sh -c "echo \\$\\$ >$HERE/{name}; exec sleep 999" & exit 0'
+    return f"{SHED} HERE=$PWD setsid sh -c '{inner}' <&- >/dev/null 2>&1"
+
+
+def test_what_one_kills_is_not_what_another_still_ends_gently(
+    reaping: Harness, start: Start
+) -> None:
+    """Also where both are first ended gently: each has its own time to clean up (P6)."""
+    for name in ("up", "pid"):
+        reaping.fifo(name)
+    hasty, third = start("trap '' TERM; sleep 996; true"), start("sleep 997; true")
+    key = start(f"{_stubborn('pid')}; trap '' TERM; echo up >up; sleep 998; true")
+    pid, pidfd = _stray_from(reaping, "pid")
+    assert (reaping.directory / "up").read_text() == "up\n"
+    reaping.runner.stop(hasty, force=False)
+    reaping.runner.stop(key, force=False)
+    reaping.runner.stop(third, force=True)
+    reaping.ended(third)  # so both have been seen to
+    reaping.runner.stop(hasty, force=True)
+    assert reaping.ended(hasty).note == _note(pid)
+    assert not has_ended(os.dup(pidfd))
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).note == ""
+    assert has_ended(pidfd)
+
+
+def test_a_stray_that_lives_is_told_of_at_every_end(reaping: Harness, start: Start) -> None:
+    """Whose it is nobody knows, so no run is said to have ended without a word of it (P6)."""
+    for name in ("up", "pid"):
+        reaping.fifo(name)
+    slow = start("trap '' TERM; echo up >up; sleep 996; true")
+    assert (reaping.directory / "up").read_text() == "up\n"
+    key = start(f"{_stubborn('pid')}; exec sleep 998")
+    pid, pidfd = _stray_from(reaping, "pid")
+    reaping.runner.stop(slow, force=False)
+    reaping.runner.stop(key, force=False)
+    assert reaping.ended(key).note == _note(pid)
+    assert not has_ended(os.dup(pidfd))
+    reaping.runner.stop(slow, force=True)
+    assert reaping.ended(slow).note == ""
+    assert has_ended(pidfd)
+
+
 def test_what_has_ended_is_not_said_to_be_left() -> None:
     """A stray that has ended, and is not reaped yet, is nobody's trouble (P6)."""
     pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})

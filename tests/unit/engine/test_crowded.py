@@ -10,7 +10,7 @@ import pytest
 
 from crond_py.crontab.model import AfterTrigger, Crontab, CronTrigger, Group, Job, Pool
 from crond_py.engine.core import Core
-from crond_py.engine.events import Call, ClockChanged
+from crond_py.engine.events import Call, ClockChanged, TimersFired
 from crond_py.engine.gathering import LONGEST_NS
 from crond_py.engine.thread import Engine
 from crond_py.ledger.memory import MemoryLedger
@@ -62,7 +62,10 @@ def core_of(world: World) -> Core:
 
 def gathers(world: World, *events: object, since_ns: int = 0) -> float:
     """Return for how long others are to join events that came a while ago, in seconds."""
-    return core_of(world).gathering.patience_s(events, world.clock.monotonic_ns() - since_ns)
+    gathering = core_of(world).gathering
+    gathering.open()
+    world.clock.advance_ns(since_ns)
+    return [gathering.patience_s(event) for event in events][-1]
 
 
 def alive(world: World, names: str) -> list[Ended]:
@@ -84,7 +87,25 @@ def test_ends_are_gathered_for_as_long_as_the_last_took(
     assert gathers(world, end, since_ns=TOOK_NS) == 0
     assert gathers(world, end, other) == 0
     assert gathers(world, end, ClockChanged()) == 0
-    assert gathers(world, Started(end.key, 7, None, world.clock.now())) == 0
+    started = Started(end.key, 7, None, world.clock.now())
+    assert gathers(world, started) == 0
+    assert gathers(world, started, end) == took_s
+
+
+@pytest.mark.parametrize(
+    "urgent",
+    [TimersFired([], 0), Call(lambda: None), ClockChanged()],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_does_not_wait_is_not_held_up_by_an_end_behind_it(
+    machine_with: MachineWith, slow_disk: list[World], urgent: object
+) -> None:
+    """P4: the whole batch is dealt with at once, whatever else comes to it."""
+    world = crowd(machine_with, "abcde")
+    slow_disk.append(world)
+    world.pass_time(30 * SECOND)
+    end, _ = alive(world, "abcde")
+    assert gathers(world, urgent, end) == 0
 
 
 def test_ends_are_gathered_for_no_longer_than_a_moment(
@@ -118,7 +139,10 @@ def test_nor_is_one_of_a_pool_that_has_slots(
     world = crowd(machine_with, "abcde", *others)
     slow_disk.append(world)
     world.pass_time(30 * SECOND)
-    assert gathers(world, end_of(world, "z")) == 0
+    free, crowded = end_of(world, "z"), alive(world, "abcde")[0]
+    assert gathers(world, free) == 0
+    assert gathers(world, free, crowded) == 0, "nor does it wait for those that come after it"
+    assert gathers(world, crowded) > 0
 
 
 @pytest.mark.parametrize("why", ["followed", "bound"])
@@ -159,12 +183,18 @@ def test_a_stop_waits_for_no_other_end(machine_with: MachineWith, slow_disk: lis
 class Patient:
     """Wants two events together."""
 
-    now_ns = 0
+    def __init__(self) -> None:
+        self._come = 0
 
-    def patience_s(self, batch: list[object], since_ns: int) -> float:
+    def open(self) -> None:
+        """Begin anew."""
+        self._come = 0
+
+    def patience_s(self, event: object) -> float:
         """Wait for a second one, for as long as a test may take."""
-        del since_ns
-        return 60.0 if len(batch) == 1 else 0.0
+        del event
+        self._come += 1
+        return 60.0 if self._come == 1 else 0.0
 
 
 def started_on(run_id: int) -> Started:
@@ -181,3 +211,22 @@ def test_the_thread_waits_for_what_is_to_come_together() -> None:
     threading.Timer(0.05, lambda: [engine.process_event(event) for event in wanted[1:]]).start()
     batch = engine._next_batch(Patient())  # type: ignore[arg-type]
     assert batch[:2] == wanted[:2]
+
+
+class Faulty:
+    """Cannot say how long to wait."""
+
+    def open(self) -> None:
+        """Begin, which goes well."""
+
+    def patience_s(self, event: object) -> float:
+        """Fail."""
+        raise ZeroDivisionError(event)
+
+
+def test_the_thread_outlives_a_fault_of_the_gathering(caplog: pytest.LogCaptureFixture) -> None:
+    """P8: what has come is dealt with at once."""
+    engine = Engine()
+    engine.process_event(started_on(1))
+    assert engine._next_batch(Faulty()) == [started_on(1)]  # type: ignore[arg-type]
+    assert "events are not gathered" in caplog.text
