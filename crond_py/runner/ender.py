@@ -263,18 +263,21 @@ class Ender:
             child.was_rechecked = True
             return True
         if was_gone and not is_short:
-            if any(pid not in snapshot.processes for pid in orphans):  # met after the picture
+            sees_all = all(pid in snapshot.processes for pid in orphans)
+            if not sees_all and not child.was_rechecked:  # met after the picture, as it seems
+                child.was_rechecked = True
                 return True
-            self._finish(child, number)
+            self._finish(child, number, sees_all=sees_all)
         return False
 
-    def _finish(self, child: Child, number: signal.Signals) -> None:
+    def _finish(self, child: Child, number: signal.Signals, *, sees_all: bool) -> None:
         """Tell the end of a child, unless what it has left forks away from all that look for it.
 
         Such a tree is seen to be there, and may be ended in between two forks. It is tried again
-        each second; SIGTERM does not end it, and after SIGKILL it is given up in the end.
+        each second; SIGTERM does not end it, and after SIGKILL it is given up in the end. So is
+        what was met and shows in no picture.
         """
-        has_caught_all = self._has_caught_all(child, number)
+        has_caught_all = self._has_caught_all(child, number) and sees_all
         strays = self._watch.strays_of(child)
         said = describe_strays(strays)
         if not has_caught_all or (strays and not said):  # each may have handed on to a next one

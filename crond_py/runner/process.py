@@ -104,7 +104,7 @@ class ProcessRunner:
         self._is_open = False
         self._is_closed = False
         self._keeper = Keeper(clock, sinks)
-        self._starters = Starters(self._begin, clock, threads=starters)
+        self._starters = Starters(self._begin, self._begin_rest, clock, threads=starters)
         self._supervisor = Supervisor(self._tell, clock, reap_orphans=reap_orphans)
         self._rests = Rests(self._supervisor, self._starters.put_rest)
         self._believed = Believed(self._starters.put_rest)
@@ -257,10 +257,13 @@ class ProcessRunner:
         self._keeper.ended(spec.key)
         return False
 
+    def _begin_rest(self, spec: ProcessSpec) -> None:
+        """See to what a run has left, or ask for its users; as ``_begin``."""
+        if not self._rests.begin(spec):
+            self._believed.begin(spec)
+
     def _begin(self, spec: ProcessSpec) -> None:
         """Start one process; runs on a starter's thread. Does not raise."""
-        if self._rests.begin(spec) or self._believed.begin(spec):
-            return
         try:
             is_over = self._is_not_wanted(spec) or self._is_held(spec)
         except Exception:  # the boundary of one run: that it will not be started is told

@@ -41,10 +41,18 @@ log = logging.getLogger(__name__)
 
 
 class Starters:
-    """Calls ``begin`` for each spec, on one of its threads; ``begin`` must not raise."""
+    """Has each spec begun, or what is no start, on one of its threads; neither may raise."""
 
-    def __init__(self, begin: Callable[[ProcessSpec], None], clock: Clock, *, threads: int) -> None:
+    def __init__(
+        self,
+        begin: Callable[[ProcessSpec], None],
+        begin_rest: Callable[[ProcessSpec], None],
+        clock: Clock,
+        *,
+        threads: int,
+    ) -> None:
         self._begin = begin
+        self._begin_rest = begin_rest
         self._clock = clock
         self._base = threads
         self._lock = threading.Lock()
@@ -139,7 +147,7 @@ class Starters:
         while (taken := self._take()) is not None:
             entry, begun_ns = taken
             try:
-                self._begin(entry.spec)
+                (self._begin if entry.is_start else self._begin_rest)(entry.spec)
             finally:
                 self._is_over(entry.line, begun_ns)
 

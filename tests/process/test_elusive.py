@@ -154,6 +154,22 @@ def test_what_is_never_caught_is_spoken_of(gone: Child) -> None:
     assert watch.notes == ["some of it forks faster than it can be ended, and may run on"]
 
 
+def test_what_shows_in_no_picture_is_spoken_of(
+    gone: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An orphan that was met and is hidden since keeps nobody busy, and no end from being told."""
+    gone.stop = gone.sent = signal.SIGKILL
+    watch = _Watch(hunts=0)
+    monkeypatch.setattr(watch, "orphans_of", lambda _child: {1 << 23: 1})
+    ender = Ender(watch)
+    assert ender._look_at_all([gone]) == [gone], "it may have come after the picture"
+    for _ in range(ender_module._MOST_HUNTS):
+        assert watch.notes == []
+        ender._unseen.clear()
+        assert ender._look_at_all([gone]) == []
+    assert watch.notes == [describe_elusive()]
+
+
 def _branded(*argv: str, run: int, env: Mapping[str, str] | None = None) -> int:
     """Return a child of ours with the brand of a run, as if it had been handed to us."""
     brand = brand_for(f"k-{run}", 1)

@@ -32,7 +32,7 @@ class Bench:
         self.clock = SetClock()
         self.begun: queue.Queue[tuple[str, int]] = queue.Queue()
         self.let_go = threading.Event()
-        self.starters = Starters(self._begin, self.clock, threads=2)
+        self.starters = Starters(self._begin, self._begin, self.clock, threads=2)
         self.starters.open()
 
     def put(self, job: str, number: int) -> AttemptKey:

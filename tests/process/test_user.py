@@ -520,3 +520,18 @@ def test_a_start_is_told_before_earlier_users_are_asked_for(
     assert [child.users for child in children] == [{0, ENTRY.pw_uid}] * 2
     harness.runner.stop(other.key, force=True)
     harness.ended(other.key)
+
+
+@needs_root
+def test_a_question_that_is_not_asked_before_the_close_fails_no_run(
+    harness: Harness, open_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: its process goes on, and was told to have started."""
+    monkeypatch.setattr(harness.runner._believed, "_put", lambda _spec: None)
+    spec = replace(harness.spec("exec sleep 999"), earlier_users=(USER,))
+    harness.runner.start(spec)
+    started = harness.started(spec.key)
+    real = harness.runner._starters.close
+    monkeypatch.setattr(harness.runner._starters, "close", lambda: [*real(), spec])
+    harness.runner.close()
+    assert harness.told(spec.key) == [started]

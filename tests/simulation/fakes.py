@@ -188,7 +188,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How the processes of a job behave. ``leaves`` are how long what they leave behind lasts."""
+    """How the processes of a job behave. ``leaves`` are how long what they leave behind lasts.
+
+    ``sheds_marks``: they show nothing that tells whose they are.
+    """
 
     lasts: tuple[timedelta, ...] = (timedelta(seconds=1),)
     exits: tuple[Exit, ...] = (Exit(code=0),)
@@ -197,6 +200,7 @@ class Behaviour:
     rest_ignores_term: bool = False
     fails_to_start: float = 0.0
     word_takes: timedelta = timedelta(0)
+    sheds_marks: bool = False
 
 
 @dataclass(slots=True)
@@ -437,6 +441,7 @@ class FakeProcesses:
             )
             for tree in self._machine.alive
             if tree.spec.tag.startswith(f"{identity}-")
+            and not self._machine.behaviour(tree.job).sheds_marks
             for each in tree.alive
         ]
 

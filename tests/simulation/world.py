@@ -168,6 +168,7 @@ class World:
     daemon: Daemon | None = None
     boots: int = 1
     containers: int = 1
+    tells_boot: bool = True
     crash_in: int | None = None
     crash_at: str | None = None
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -315,7 +316,7 @@ class World:
             outbox=Outbox(ledger),
             processes=processes,
             specify=lambda job, run, attempt: spec_of(identity, job, run, attempt),
-            boot_id=f"boot{self.boots}",
+            boot_id=f"boot{self.boots}" if self.tells_boot else "",
             process_era=self.process_era,
             random=self.random.random,
             remove_outputs=lambda _outputs: None,

@@ -99,6 +99,23 @@ def test_a_timeout_counts_elapsed_time(machine_with: MachineWith) -> None:
     assert 4.98 <= lasted <= 5.0
 
 
+@pytest.mark.parametrize("tells_boot", [True, False])
+def test_a_process_without_marks_is_adopted_by_what_the_ledger_has(
+    machine_with: MachineWith, tells_boot: bool
+) -> None:
+    """P1, P5: but not where its numbers may be those of a process of an earlier boot."""
+    world = machine_with(replace(JOB, timeout=30 * SECOND), lasts=60 * SECOND)
+    world.machine.behaviours["a"] = Behaviour(lasts=(60 * SECOND,), sheds_marks=True)
+    world.tells_boot = tells_boot
+    world.pass_time(5 * SECOND)
+    world.kill_daemon()
+    world.boot_daemon()
+    assert outcomes(world) == ["running" if tells_boot else "lost"]
+    world.pass_time(30 * SECOND)
+    assert outcomes(world) == ["timed_out" if tells_boot else "lost"]
+    assert is_alive(world) == (0 if tells_boot else 1), "it is not ended for another"
+
+
 def test_a_process_whose_start_was_not_entered_is_not_taken_for_another(
     machine_with: MachineWith,
 ) -> None:
