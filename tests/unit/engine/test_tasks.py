@@ -680,3 +680,16 @@ def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch
     world.pass_time(60 * SECOND)
     assert len(all_rows(world)) == OFTEN
     assert len(world.ledger.tasks(TaskQuery(is_open=None, limit=None))) == OFTEN
+
+
+def test_nothing_is_submitted_while_the_ledger_is_behind(world: World) -> None:
+    """P1: a task of elapsed time counts from what the ledger has, which must have it first."""
+    world.set_trouble(LedgerError("disk full"))
+    world.set_clock(HOUR)
+    world.pass_time(SECOND)
+    answer = world.ask(lambda core: core.submit([new_task(world, scale=Scale.STEADY)]))
+    assert isinstance(answer, LedgerError)
+    assert "nothing is submitted: " in str(answer)
+    world.set_trouble(None)
+    world.pass_time(HOUR)
+    assert len(submit(world, new_task(world, scale=Scale.STEADY))) == 1
