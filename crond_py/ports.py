@@ -554,6 +554,13 @@ class Processes(Protocol):
         """
         ...
 
+    def tell_after_ends(self, event: object) -> None:
+        """Tell an event, as it is, once the ends are told of what has ended by now.
+
+        Not of those that have left something that is still being looked at.
+        """
+        ...
+
     def survivors(self, identity: str) -> list[Survivor]:
         """Return the processes that carry the mark of a run of the ledger of that identity."""
         ...

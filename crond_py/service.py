@@ -181,6 +181,7 @@ class Service:
         self._janitor = Janitor()
         self._reloader = Janitor("pycron-reloader")
         self._reload_lock = threading.Lock()
+        self._server: ControlServer | None = None
         self._is_deaf = False
         self._stopped_ns = 0
         self._refusal = ""
@@ -264,20 +265,26 @@ class Service:
         return server
 
     def _stop_listening(self) -> None:
-        self._server.stop()  # by then it may be another than at the start
+        if self._server is not None:
+            self._server.stop()  # by then it may be another than at the start
 
     def _keep(self, lock: StateLock, now: datetime) -> None:
         """Keep the state directory, also where somebody has deleted it while it was in use."""
         if lock.keep(now):
             log.warning("the lock file was deleted; it is there again", extra=fields())
-        if not self._is_deaf and not os.path.lexists(self._options.places.socket):
+        if not (self._is_deaf or self._is_listening):
             self._inbox.put(_LISTEN)
+
+    @property
+    def _is_listening(self) -> bool:
+        """Whether the control socket is in its place, or is yet to be made."""
+        return self._server is None or self._server.is_in_place
 
     def _listen_again(self) -> None:
         """Have a control socket in its place again."""
-        if os.path.lexists(self._options.places.socket):
+        if self._is_listening:
             return
-        self._server.stop()
+        self._stop_listening()
         try:
             self._server = self._listen()
         except PycronError as error:

@@ -11,13 +11,15 @@ from typing import Annotated, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Wait, Watch, not_ended, read_patience
+from crond_py.cli.daemon import Timeout, Wait, Watch, not_ended, patience_for, read_patience
+from crond_py.cli.ledgers import reading
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import GetStatus, Stop, Stopping
 from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError
-from crond_py.model import Left, Run, State
+from crond_py.model import Left, Run
+from crond_py.places import Places
 from crond_py.schedule import format_duration
 
 _LONGEST_POLL_MS: Final = 2**31 - 1
@@ -51,12 +53,13 @@ def command(
     stop.
     """
     patience = read_patience(timeout)
-    with Conversation(places_of(crontab, state_dir).socket) as conversation:
+    places = places_of(crontab, state_dir)
+    with Conversation(places.socket) as conversation:
         pid = conversation.peer.pid
         # Opened before the daemon can be gone and another process have its number.
         process = _hold(pid)
         try:
-            stopping = conversation.call(Stop(now=now))
+            stopping = conversation.call(Stop(now=now), patience_for(patience))
             has_ended = (
                 wait
                 and process is not None
@@ -67,12 +70,15 @@ def command(
                 os.close(process)
     if wait and process is None:
         raise PycronError("the daemon is stopping; when it has, cannot be seen from here")
+    left = _left_running(places) if has_ended else []
     if as_json:
-        say.out_json({"pid": pid, "stopped": has_ended})
+        say.out_json({"pid": pid, "stopped": has_ended, "left": [run.id for run in left]})
     elif has_ended or not wait:
         say.out(f"the daemon (process {pid}) {'has stopped' if has_ended else 'is stopping'}")
+        if left:
+            say.out(f"{_listed(left, 'runs on', 'run on')}; the next pycron takes over")
     if wait and not has_ended:
-        raise not_ended(f"the daemon (process {pid})", timeout)
+        raise not_ended(f"the daemon (process {pid})", timeout, "; the stop goes on")
 
 
 def _hold(pid: int) -> int | None:
@@ -113,28 +119,34 @@ class _Waiting:
         except PycronError:  # it is on its way out, or stuck
             say.note(f"waiting for the daemon (process {self.stopping.pid}) to end")
             return
-        runs = [run for run in status.active if _is_waited_for(run)]
+        runs = [run for run in status.active if run.id in status.awaited]
         if not runs:
             say.note(f"waiting for the daemon (process {self.stopping.pid}) to end")
         elif self.is_at_once:
-            say.note(f"waiting until {_listed(runs)} ended, as told")
+            say.note(f"waiting until {_listed(runs, 'has', 'have')} ended, as told")
         else:
-            at_once = "(pycron stop --now does not wait)"
-            say.note(f"waiting until {_listed(runs)} ended{self._at_most()} {at_once}")
+            until = f"{_listed(runs, 'has', 'have')} ended{self._at_most()}"
+            say.note(f"waiting until {until} (pycron stop --now does not wait)")
 
     def _at_most(self) -> str:
         limit = self.stopping.limit
         return "" if limit is None else f", for {format_duration(limit)} at most"
 
 
-def _is_waited_for(run: Run) -> bool:
-    return run.state is State.RUNNING and run.left_as is not Left.RUNNING
-
-
-def _listed(runs: Sequence[Run]) -> str:
+def _listed(runs: Sequence[Run], verb: str, verb_of_many: str) -> str:
     """Name the first of the runs, with the verb."""
     first, more = f"run {runs[0].id} of {runs[0].job}", len(runs) - 1
-    return f"{first} and {more} more have" if more else f"{first} has"
+    return f"{first} and {more} more {verb_of_many}" if more else f"{first} {verb}"
+
+
+def _left_running(places: Places) -> list[Run]:
+    """Return the runs that the daemon has left to the next one; none where nobody can say."""
+    try:
+        with reading(places) as ledger:
+            runs = ledger.open_runs() if ledger is not None else []
+    except PycronError:
+        return []
+    return [run for run in runs if run.left_as is Left.RUNNING]
 
 
 def _is_over(process: int, limit: timedelta | None) -> bool:

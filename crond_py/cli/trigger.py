@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Watch, not_ended, read_patience, wait_for
+from crond_py.cli.daemon import Timeout, Watch, not_ended, patience_for, read_patience, wait_for
 from crond_py.cli.names import with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
@@ -53,7 +53,7 @@ def command(
         raise UsageError("--timeout is how long to wait at most, so it needs --wait")
     with Conversation(places_of(crontab, state_dir).socket) as conversation:
         try:
-            run_id = conversation.call(Trigger(job, force=force)).run_id
+            run_id = conversation.call(Trigger(job, force=force), patience_for(patience)).run_id
         except UnknownNameError as error:
             raise with_nearest(error, job, conversation) from None
         if not wait:

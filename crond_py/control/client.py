@@ -78,7 +78,7 @@ class Conversation:
                     raise _gone()
                 self._buffer += chunk
         except TimeoutError:
-            raise PycronError(self._no_answer(patience)) from None
+            raise PycronError(self._no_answer(request, patience)) from None
         except ConnectionResetError:
             raise _gone() from None
         line, _, rest = bytes(self._buffer).partition(b"\n")
@@ -90,10 +90,11 @@ class Conversation:
         self.send(request)
         return self.receive(request, patience)
 
-    def _no_answer(self, patience: timedelta) -> str:
+    def _no_answer(self, request: Request[Any], patience: timedelta) -> str:
         return (
             f"the daemon (process {self.peer.pid}) has not answered within "
             f"{patience.total_seconds():g} seconds; it may be stopped or stuck"
+            f"{', and may yet do what was asked for' if request.does else ''}"
         )
 
 

@@ -219,6 +219,7 @@ class Handlers:
             next_job=first.job.name if first else "",
             open_tasks=status.tasks.open,
             task_due=status.tasks.next_due,
+            awaited=status.awaited,
         )
 
 

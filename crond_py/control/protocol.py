@@ -89,6 +89,7 @@ class DaemonStatus:
     """The daemon at one instant. ``troubles`` are faults that last, each a sentence.
 
     ``open_tasks`` are the submitted tasks of which something is to come, first at ``task_due``.
+    ``awaited`` are the numbers of the runs that a stop waits for.
     """
 
     pid: int
@@ -106,6 +107,7 @@ class DaemonStatus:
     next_job: str
     open_tasks: int = 0
     task_due: datetime | None = None
+    awaited: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +188,11 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """A request that is answered by an ``R``."""
+    """A request that is answered by an ``R``. ``does``: it asks for more than an answer."""
 
     op: ClassVar[str]
     reply: ClassVar[type[Any]]
+    does: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,7 @@ class CancelRun(Request[CancelList]):
 
     op = "cancel-run"
     reply = CancelList
+    does = True
     run_id: int
 
 
@@ -231,6 +235,7 @@ class CancelJob(Request[CancelList]):
 
     op = "cancel-job"
     reply = CancelList
+    does = True
     job: str
 
 
@@ -245,6 +250,7 @@ class Submit(Request[SubmittedList]):
 
     op = "submit"
     reply = SubmittedList
+    does = True
     tasks: tuple[dict[str, Any], ...]
     submitted_by: str | None = None
     only_check: bool = False
@@ -256,6 +262,7 @@ class CancelTask(Request[CancelList]):
 
     op = "cancel-task"
     reply = CancelList
+    does = True
     task_id: int
 
 
@@ -265,6 +272,7 @@ class Trigger(Request[Triggered]):
 
     op = "trigger"
     reply = Triggered
+    does = True
     job: str
     force: bool = False
 
@@ -295,6 +303,7 @@ class Reload(Request[Reloaded]):
 
     op = "reload"
     reply = Reloaded
+    does = True
 
 
 @dataclass(frozen=True)
@@ -303,6 +312,7 @@ class Stop(Request[Stopping]):
 
     op = "stop"
     reply = Stopping
+    does = True
     now: bool = False
 
 

@@ -83,6 +83,17 @@ class ControlServer:
         self._reserve: int | None = None
         self._connections: dict[socket.socket, threading.Thread] = {}
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the socket is where it was made, as far as can be seen."""
+        try:
+            found = self._path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return (found.st_dev, found.st_ino) == self._identity
+
     # --- start and stop -------------------------------------------------------------------
 
     def start(self) -> None:

@@ -106,6 +106,7 @@ class Named(Kind):
     """A table of tables, each under a name that its owner chose."""
 
     each: Fields
+    name: Kind = Name()
 
     def read(self, value: object) -> dict[str, Any]:
         """Return what the tables hold, by name."""
@@ -114,7 +115,7 @@ class Named(Kind):
         problems: list[Problem] = []
         values = {}
         for name, table in value.items():
-            for kind, part in ((NAME, name), (self.each, table)):
+            for kind, part in ((self.name, name), (self.each, table)):
                 try:
                     values[name] = kind.read(part)
                 except Refused as refused:
@@ -127,12 +128,9 @@ class Named(Kind):
         """Return the schema of an object whose properties are names."""
         return {
             "type": "object",
-            "propertyNames": NAME.schema(),
+            "propertyNames": self.name.schema(),
             "additionalProperties": self.each.schema(),
         }
-
-
-NAME: Final = Name()
 
 
 def fields_schema(keys: Iterable[Key]) -> Schema:

@@ -33,6 +33,7 @@ from crond_py.crontab.values import (
     Duration,
     Flag,
     Integer,
+    JobName,
     Kind,
     Name,
     Never,
@@ -276,7 +277,7 @@ FILE_KEYS: Final = by_name(
             Named(Fields(POOL_KEYS, required=("workers",), number="workers")),
             "Bounded sets of worker slots.",
         ),
-        Key("jobs", Named(Fields(JOB_KEYS, required=("command",))), "The jobs."),
+        Key("jobs", Named(Fields(JOB_KEYS, required=("command",)), JobName()), "The jobs."),
         Key("groups", Named(Fields(GROUP_KEYS)), "Groups of jobs and their shares of the slots."),
         Key("notify", NOT_YET, "Whom to tell of outcomes, and how."),
         *(

@@ -22,13 +22,13 @@ from typing import Any
 
 from crond_py.crontab.chains import check_chains
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
-from crond_py.crontab.fields import NAME, read_fields
+from crond_py.crontab.fields import read_fields
 from crond_py.crontab.jobs import JobReader, check_group, check_pool, check_umask, scope_within
 from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool, Scope
 from crond_py.crontab.source import Table, read_table
-from crond_py.crontab.values import is_name, not_the
+from crond_py.crontab.values import JobName, is_name, not_the
 from crond_py.dataclass import dataclass
 from crond_py.errors import CrontabError
 
@@ -225,7 +225,7 @@ class _Loader:
             self._has_entries = True
             path: KeyPath = ("jobs", name)
             try:
-                NAME.read(name)
+                JobName().read(name)
             except Refused as refused:
                 report.add_refused(path, refused)
             if not isinstance(table, dict):

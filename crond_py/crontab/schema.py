@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import Final
 
-from crond_py.crontab.fields import NAME, fields_schema
+from crond_py.crontab.fields import fields_schema
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, SCHEDULE_KEYS
-from crond_py.crontab.values import Schema
+from crond_py.crontab.values import JobName, Schema
 
 SCHEMA_FILE: Final = Path(__file__).with_name("crontab.schema.json")
 
@@ -24,7 +24,7 @@ def json_schema() -> Schema:
     top["properties"]["jobs"] = {
         "description": FILE_KEYS["jobs"].doc,
         "type": "object",
-        "propertyNames": NAME.schema(),
+        "propertyNames": JobName().schema(),
         "additionalProperties": {"$ref": "#/$defs/job"},
     }
     return {

@@ -314,6 +314,23 @@ class Name(Kind):
         return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 
 
+@dataclass(frozen=True, slots=True)
+class JobName(Name):
+    """The name of a job. Where commands take a job or a run, a number is a run."""
+
+    def read(self, value: object) -> str:
+        """Return the name."""
+        name = Name.read(self, value)
+        if name.isdigit():
+            way_out = f'a number is that of a run; write for example "job-{name}"'
+            raise Refused(f"{quoted(name)} is no name of a job", way_out)
+        return name
+
+    def schema(self) -> Schema:
+        """Return the schema of a name that is no number."""
+        return Name.schema(self) | {"not": {"pattern": "^[0-9]+$"}}
+
+
 def is_name(text: str) -> bool:
     """Tell whether a job or a pool can have this name."""
     return _NAME.fullmatch(text) is not None

@@ -271,7 +271,7 @@ class Attempts:
             active.job.name,
             run=active.run.id,
             attempt=active.attempt_number if active.attempt_number > 1 else None,
-            took=now - started_at if started_at else None,
+            took=now - started_at if started_at and outcome is not Outcome.LOST else None,
             reason=reason or None,
         )
         self.retire(active)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import forget_fingerprints
@@ -57,6 +59,9 @@ LEDGER_RETRY = timedelta(seconds=1)
 
 LAST_PATIENCE = timedelta(seconds=5)
 """How long a stop waits, beyond ``kill_after``, for starts that hang."""
+
+_LATE: Final = timedelta(milliseconds=20)
+"""Where an occurrence is noticed later than this, ends may lie behind it that came before."""
 
 _ON_REQUEST = "cancelled on request"
 
@@ -324,8 +329,8 @@ class Core:
 
     def _handle(self, event: object) -> None:
         match event:
-            case events.TimersFired(items, popped_ns):
-                self._timers_fired(items, popped_ns)
+            case events.TimersFired():
+                self._timers_fired(event)
             case Started():
                 self._starter.started(event)
             case StartFailed():
@@ -343,9 +348,17 @@ class Core:
                 message = f"not an event: {event!r}"
                 raise TypeError(message)
 
-    def _timers_fired(self, items: Sequence[object], popped_ns: int) -> None:
-        fired_at = self._parts.timekeeper.wall_at(popped_ns)
-        for item in items:
+    def _timers_fired(self, event: events.TimersFired) -> None:
+        """Deal with what has come due, if need be after the ends that came before that.
+
+        Where we were frozen or held up, both are seen at once: what has ended in time was not
+        ended by its timeout, and is not in the way of the next one.
+        """
+        fired_at = self._parts.timekeeper.wall_at(event.popped_ns)
+        if not event.is_after_ends and any(_needs_ends(item, fired_at) for item in event.items):
+            self._parts.processes.tell_after_ends(replace(event, is_after_ends=True))
+            return
+        for item in event.items:
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
 
@@ -467,6 +480,9 @@ class Core:
             ),
             troubles=tuple(troubles),
             tasks=self._tasks.counts(),
+            awaited=tuple(active.run.id for active in self._waited_for())
+            if self._register.is_stopping
+            else (),
         )
 
     def trigger(
@@ -606,6 +622,16 @@ class Core:
             return UnknownNameError(f"there is no run {run_id}")
         how = run.outcome or "which the ledger could not take yet"
         return EndedAlreadyError(f"run {run_id} of {run.job} has ended already: {how}")
+
+
+def _needs_ends(item: object, fired_at: datetime) -> bool:
+    """Return whether it matters to a timer what has ended by the time that it is dealt with."""
+    match item:
+        case events.TimeoutDue() | events.StopLimitDue():
+            return True
+        case events.OccurrenceDue(_, due):
+            return fired_at - due > _LATE
+    return False
 
 
 @contextmanager

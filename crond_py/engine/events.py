@@ -95,10 +95,14 @@ class StopLimitDue:
 
 @dataclass(frozen=True, slots=True)
 class TimersFired:
-    """Entries of the heap that came due together, and when they were taken from it."""
+    """Entries of the heap that came due together, and when they were taken from it.
+
+    ``is_after_ends``: what had ended by then has been told of.
+    """
 
     items: list[Any]
     popped_ns: int
+    is_after_ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from crond_py.engine.view import Cancelled, EngineStatus
 from crond_py.errors import RequestRefusedError
 from crond_py.logfields import fields
 from crond_py.model import Run
-from crond_py.ports import NewTask, ProcessEvent, Submitted
+from crond_py.ports import NewTask, Submitted
 from crond_py.vital import VitalThread
 
 MAX_BATCH = 2000
@@ -58,8 +58,8 @@ class Engine:
         """Take a batch of timers from the dispatcher."""
         self._inbox.put(TimersFired(items, popped_ns))
 
-    def process_event(self, event: ProcessEvent) -> None:
-        """Take word of a process from the runner."""
+    def process_event(self, event: object) -> None:
+        """Take word of a process from the runner, or what was to come after such."""
         self._inbox.put(event)
 
     def clock_changed(self) -> None:

@@ -91,7 +91,7 @@ class EngineStatus:
     """The engine at one instant.
 
     ``removed`` are jobs that are no longer in the crontab and still have runs. ``troubles`` are
-    faults that last, each a sentence.
+    faults that last, each a sentence. ``awaited`` are the runs that a stop waits for.
     """
 
     now: datetime
@@ -102,6 +102,7 @@ class EngineStatus:
     troubles: tuple[str, ...]
     removed: tuple[JobStatus, ...] = ()
     tasks: TaskCounts = TaskCounts()
+    awaited: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

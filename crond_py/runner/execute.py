@@ -25,7 +25,7 @@ from crond_py.runner.wording import cause, encode
 EXEC_FAULTS: Final = {
     errno.EAGAIN: "the system's limit on processes is reached",
     errno.ENOMEM: "the system has no memory for another process",
-    errno.EMFILE: "pycron has too many open files",
+    errno.EMFILE: "pycron has too many open files; raise LimitNOFILE= of its unit, or ulimit -n",
     errno.ENFILE: "the system has too many open files",
     errno.E2BIG: "its command line and environment are too long",
     errno.ETXTBSY: "the program is being written to",

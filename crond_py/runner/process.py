@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from crond_py.clock import instant_of
 from crond_py.dataclass import dataclass
@@ -82,7 +82,7 @@ class ProcessRunner:
 
     def __init__(
         self,
-        report: Callable[[ProcessEvent], None],
+        report: Callable[[Any], None],
         clock: Clock,
         *,
         starters: int = 2,
@@ -190,6 +190,10 @@ class ProcessRunner:
             self._fail(key, STOPPED)
         else:  # a thread or an usher has it, which sees to that before or after the start
             self._bursts.withdraw(key)
+
+    def tell_after_ends(self, event: object) -> None:
+        """See ``ports.Processes``."""
+        self._supervisor.call(lambda: self._report(event))
 
     def recall(self) -> None:
         """Start nothing any more that was to wait for an instant; StartFailed tells of each.

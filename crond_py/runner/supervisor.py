@@ -92,7 +92,10 @@ class Supervisor:
             os.close(descriptor)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the thread that watches all call something, which shows that it gets on."""
+        """Have the thread that watches all call something, which shows that it gets on.
+
+        By then the ends are told of what has ended by now and has left nothing.
+        """
         with self._lock:
             if not self._closed:
                 self._calls.put(function)
@@ -313,12 +316,30 @@ class Supervisor:
                 log.exception("the ends of processes are told late")
                 self._rest()
 
+    def _take_calls(self) -> list[Callable[[], None]]:
+        calls = []
+        with suppress(Empty):
+            while True:
+                calls.append(self._calls.get_nowait())
+        return calls
+
     def _wait_once(self) -> None:
-        """Wait until something has happened, and act on it."""
+        """Wait until something has happened, and act on it; then call what was to be called.
+
+        That was put before it was asked what has ended, so it comes after that.
+        """
+        calls = self._take_calls()
+        try:
+            self._attend_all(0 if calls else self._patience_s())
+        finally:
+            for call in calls:
+                call()
+
+    def _attend_all(self, patience_s: float | None) -> None:
         # A descriptor is closed only after the events that came with it: until then its number
         # cannot mean another one.
         to_close: list[int] = []
-        events = self._epoll.poll(self._patience_s())
+        events = self._epoll.poll(patience_s)
         if not events and not procfile.tells_children():
             self._ender.look_at(None)
         leaders = self._unheld.look()
@@ -361,9 +382,6 @@ class Supervisor:
         """Act on a descriptor that has become readable; return the child whose leader's it is."""
         if descriptor == self._wake:
             os.eventfd_read(descriptor)
-            with suppress(Empty):
-                while True:
-                    self._calls.get_nowait()()
             return None
         with self._lock:
             self._epoll.unregister(descriptor)

@@ -147,6 +147,25 @@ def test_next_does_without_a_daemon_that_does_not_answer(
     assert "there is no such file" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        (["trigger", "good", "--wait", "--timeout", "1s"], ", and may yet do what was asked for"),
+        (["stop", "--timeout", "10ms"], ", and may yet do what was asked for"),
+    ],
+)
+def test_no_answer_is_no_refusal(
+    arguments: list[str], more: str, env: dict[str, str], daemon: subprocess.Popen[bytes]
+) -> None:
+    """Who waits for no longer than a second is told by then that it may be done all the same."""
+    daemon.send_signal(signal.SIGSTOP)
+    try:
+        done = pycron(*arguments, env=env, check=1)
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+    assert f"has not answered within 1 seconds; it may be stopped or stuck{more}\n" in done.stderr
+
+
 # --- trigger ------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,8 @@ class Daemon:
             case GetStatus():
                 self.is_asked.set()
                 return DaemonStatus(
-                    ME.pid, "1", NOON, NOON, True, (), 1, 1, self._active, (), (), None, ""
+                    ME.pid, "1", NOON, NOON, True, (), 1, 1, self._active, (), (), None, "",
+                    awaited=(RUNNING.id, OTHER.id),
                 )  # fmt: skip
         raise TypeError(request)
 

@@ -29,6 +29,35 @@ def _tree(name: str, mark: str, *lines: str) -> str:
 # --- timeout -----------------------------------------------------------------------------------
 
 
+IN_TIME = """
+[jobs.works]
+schedule = "@yearly"
+command = "read x < gate"
+timeout = "3s"
+retry = { attempts = 2 }
+
+[jobs.later]
+schedule = "@yearly"
+command = "sleep 4; echo rings > bell"
+"""
+
+
+def test_what_ends_in_time_is_not_timed_out_by_a_freeze(
+    daemon: Daemon, bell: Bell, gate: Gate
+) -> None:
+    """The end comes first, though a daemon that goes on sees both at once (P2, P5)."""
+    log = daemon.start(IN_TIME)
+    for job in ("later", "works"):
+        daemon.cli("trigger", job)
+        log.wait("run started", job=job)
+    daemon.freeze()
+    gate.open()
+    assert bell.wait() == "rings"
+    daemon.thaw()
+    log.wait("run succeeded", job="works")
+    assert log.all("run timed out") == log.all("attempt failed") == []
+
+
 def test_timeout_ends_the_whole_tree(daemon: Daemon, bell: Bell, mark: str) -> None:
     """A timeout leaves nothing of a run behind, and the next one starts (P6, P5).
 

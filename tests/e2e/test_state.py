@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -138,11 +139,18 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
-def test_the_control_socket_is_deleted(daemon: Daemon) -> None:
-    """A daemon whose socket was deleted makes it again with the next that it writes (P8)."""
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+def test_the_control_socket_is_deleted(daemon: Daemon, is_replaced: bool) -> None:
+    """A daemon whose socket was deleted makes it again with the next that it writes (P8).
+
+    So does one whose directory was put back with the socket of a daemon that is gone.
+    """
     log = daemon.start(TICK)
     log.wait("run succeeded", job="tick")
     (daemon.state / "control.sock").unlink()
+    if is_replaced:
+        with closing(socket.socket(socket.AF_UNIX)) as dead:
+            dead.bind(str(daemon.state / "control.sock"))
     log.wait("the control socket was deleted; it is there again")
     assert daemon.status()["troubles"] == []
 

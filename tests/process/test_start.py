@@ -159,6 +159,7 @@ def test_output_that_is_not_wanted_goes_nowhere(harness: Harness) -> None:
     assert place.read_text().split("\n")[1] == "/dev/null"
 
 
+MORE_FILES = "raise LimitNOFILE= of its unit, or ulimit -n"
 SIGNAL_FIELDS = ("SigBlk", "SigIgn")
 
 
@@ -372,7 +373,7 @@ def test_says_what_is_wrong_with_the_environment(
     [
         (errno.EAGAIN, "the system's limit on processes is reached (EAGAIN): true"),
         (errno.ENOMEM, "the system has no memory for another process (ENOMEM): true"),
-        (errno.EMFILE, "pycron has too many open files (EMFILE): true"),
+        (errno.EMFILE, f"pycron has too many open files; {MORE_FILES} (EMFILE): true"),
         (errno.EIO, "input/output error (EIO): true"),
     ],
 )

@@ -403,6 +403,10 @@ class FakeProcesses:
                 self._machine.signal(tree, force=force)
         self._crash("after a signal")
 
+    def tell_after_ends(self, event: object) -> None:
+        """See ports.Processes: here each end is told as it comes."""
+        self._report(event)
+
     def recall(self) -> None:
         """See ports.Processes."""
         now_ns = self._recalled_ns = self._machine.clock.monotonic_ns()

@@ -407,6 +407,7 @@ def _named(name: str, toml_key: str, shown: str, *words: str) -> Bad:
 
 
 SHAPES = [
+    _named("name-number", "12", "12", "a number is that of a run"),
     _named("name-newline", r'"a\nb"', r'"a\nb"', "no name"),
     _named("name-escape", r'"\u001b[2J"', r'"\x1b[2J"', "no name"),
     _named("name-bidi", r'"a\u202eb"', r'"a\u202eb"', "no name"),

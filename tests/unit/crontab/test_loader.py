@@ -533,7 +533,7 @@ def test_a_fault_is_told_also_of_a_job_that_is_like_a_good_one(tmp_path: Path) -
 
 def test_jobs_share_what_they_say_alike(tmp_path: Path) -> None:
     """A thousand jobs that differ in name, schedule and command have all else in common."""
-    job = '[jobs.{0}]\nschedule = "{0} * * * *"\ncommand = "echo {0}"\ntimeout = "5m"\n'
+    job = '[jobs.n{0}]\nschedule = "{0} * * * *"\ncommand = "echo {0}"\ntimeout = "5m"\n'
     jobs = list(load(tmp_path / "c.toml", "".join(map(job.format, range(10)))).jobs.values())
     assert len({id(shared_part(each)) for each in jobs}) == 1
     assert {each.timeout for each in jobs} == {timedelta(minutes=5)}

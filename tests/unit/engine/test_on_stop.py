@@ -50,6 +50,18 @@ def test_waits_as_long_as_it_may(machine_with: MachineWith) -> None:
     assert outcomes(world) == ["cancelled"]
 
 
+def test_what_a_stop_waits_for_can_be_asked(machine_with: MachineWith) -> None:
+    """Not what is left to the next daemon, and nothing before there is a stop."""
+    jobs = [replace(JOB, name=policy, on_stop=policy) for policy in OnStop]
+    world = machine_with(*jobs, lasts=20 * MINUTE, ignores_term=True)
+    world.pass_time(HOUR + MINUTE - world.clock.now().minute * MINUTE)
+    assert world.daemon is not None
+    assert world.daemon.core.status().awaited == ()
+    stop(world)
+    awaited = {str(world.ledger.run(each).job) for each in world.daemon.core.status().awaited}
+    assert awaited == {OnStop.WAIT, OnStop.TERMINATE}
+
+
 def test_terminates_at_once(machine_with: MachineWith) -> None:
     """SIGTERM comes at once, SIGKILL after kill_after; the row says why it was cancelled."""
     world = run_for_a_while(machine_with, OnStop.TERMINATE, ignores_term=True)
