@@ -431,13 +431,15 @@ class Started:
 class StartFailed:
     """There is no process; ``reason`` says why in words a person can use.
 
-    ``is_recalled``: none was tried, since starts were recalled before that.
+    ``is_recalled``: none was tried, since starts were recalled before that. ``is_unknown``: nobody
+    knows whether there was one.
     """
 
     key: AttemptKey
     reason: str
     at: datetime
     is_recalled: bool = False
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,6 +345,7 @@ class Agenda:
             self.arm(state)
             return
         if due > fired_at and not self._admitter.is_free(state):
+            state.is_set_late = due < self._parts.timekeeper.now()
             self._wait_for(state, due, lead_of_next_look(due - fired_at))
             return
         if fired_at - due > LATE and not self._is_merely_late(state, due, fired_at):

@@ -20,7 +20,7 @@ from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.telling import tell
-from crond_py.model import Exit, Left, Outcome, State
+from crond_py.model import Attempt, Exit, Left, Outcome, State
 from crond_py.policy import (
     Admission,
     decide_overlap,
@@ -46,7 +46,7 @@ class Attempts:
         starter.when_failed(self._not_started, self._recall)
 
     def start_failed(self, event: StartFailed) -> None:
-        """Count an attempt that has no process as failed."""
+        """Count an attempt that has no process as failed; as lost where it may have had one."""
         active = self._register.current(event.key)
         if active is None:
             return
@@ -54,11 +54,13 @@ class Attempts:
         if event.is_recalled and stop is None:
             self._recall(active)
             return
-        outcome, reason = (
-            (stop.outcome, stop.reason)
-            if stop
-            else (Outcome.FAILED, f"cannot start: {event.reason}")
-        )
+        if stop is not None:
+            outcome, reason = stop.outcome, stop.reason
+        elif event.is_unknown:
+            active.is_cut_short = True
+            outcome, reason = Outcome.LOST, event.reason
+        else:
+            outcome, reason = Outcome.FAILED, f"cannot start: {event.reason}"
         self._not_started(active, outcome, reason)
 
     def _not_started(self, active: ActiveRun, outcome: Outcome, reason: str) -> None:
@@ -136,12 +138,21 @@ class Attempts:
         if active.stop is not None and event.has_left:  # it had ended before the stop reached it
             self._end_rest(active, outcome, said, event.exit)
         else:
-            self._end(active, outcome, said, event.exit)
+            self._end(active, outcome, said, event.exit, event.at)
 
     def _end(
-        self, active: ActiveRun, outcome: Outcome, reason: str, exit_: Exit | None = None
+        self,
+        active: ActiveRun,
+        outcome: Outcome,
+        reason: str,
+        exit_: Exit | None,
+        seen_at: datetime | None = None,
     ) -> None:
+        """End the attempt; ``seen_at`` is when its end was seen, which may be a while ago."""
         now = self._parts.timekeeper.now()
+        began = active.attempt.started_at if active.attempt else None
+        if seen_at is not None and began is not None and began <= seen_at < now:
+            now = seen_at  # unless the wall clock was set since
         self._parts.drop_timer(active, "timeout_timer")
         self._parts.drop_timer(active, "kill_timer")
         if active.has_rest:
@@ -264,14 +275,14 @@ class Attempts:
         for callback in active.on_end:
             self._parts.outbox.then(partial(callback, active.run))
         level = logging.INFO if outcome is Outcome.SUCCEEDED else logging.WARNING
-        started_at = active.attempt.started_at if active.attempt else None
+        attempt = active.attempt
         tell(
             level,
             f"run {outcome.replace('_', ' ')}",
             active.job.name,
             run=active.run.id,
             attempt=active.attempt_number if active.attempt_number > 1 else None,
-            took=now - started_at if started_at and outcome is not Outcome.LOST else None,
+            took=_span(attempt) if attempt and outcome is not Outcome.LOST else None,
             reason=reason or None,
         )
         self.retire(active)
@@ -337,3 +348,10 @@ class Attempts:
             self.starter.fill_all()  # its group may have waited for a slot in any pool
         else:
             self.starter.fill(slots)
+
+
+def _span(attempt: Attempt) -> timedelta | None:
+    """Return how long an attempt took, where that is known."""
+    if attempt.started_at is None or attempt.finished_at is None:
+        return None
+    return attempt.finished_at - attempt.started_at

@@ -33,7 +33,7 @@ from crond_py.ports import (
 from crond_py.runner import proctree
 from crond_py.runner.adoption import adopt, adopt_rest, identified, users_by_now
 from crond_py.runner.believed import Believed
-from crond_py.runner.bursts import Bursts
+from crond_py.runner.bursts import NOBODY_KNOWS, Bursts
 from crond_py.runner.child import Child
 from crond_py.runner.keeper import Keeper
 from crond_py.runner.letgo import LetGo
@@ -424,8 +424,15 @@ class ProcessRunner:
     def _fail(self, key: AttemptKey, reason: str) -> None:
         with self._lock:
             self._pending.pop(key, None)
-        is_recalled = reason is RECALLED
-        self._tell(StartFailed(key, reason, self._clock.now(), is_recalled=is_recalled))
+        self._tell(
+            StartFailed(
+                key,
+                reason,
+                self._clock.now(),
+                is_recalled=reason is RECALLED,
+                is_unknown=reason is NOBODY_KNOWS,
+            )
+        )
 
     def _tell(self, event: ProcessEvent) -> None:
         if isinstance(event, Ended):

@@ -404,7 +404,7 @@ def test_reads_what_an_usher_tells() -> None:
 def test_finds_a_start_over_which_an_usher_was_killed(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P2: its process is looked for among our children; without one nobody knows, and it failed."""
+    """P2: its process is looked for among our children; without one nobody knows."""
     monkeypatch.setattr(
         "crond_py.runner.bursts.Usher.results",
         lambda self: [Ushered(is_unknown=True)] * len(self._starts),
@@ -416,7 +416,9 @@ def test_finds_a_start_over_which_an_usher_was_killed(
     assert harness.ended(running.key).exit.signal == signal.SIGKILL
     monkeypatch.setattr("crond_py.runner.bursts._find_child", lambda _spec: 0)
     usher_all(harness, [over])
-    assert "nobody knows" in harness.failed(over.key).reason
+    failed = harness.failed(over.key)
+    assert failed.is_unknown
+    assert "nobody knows" in failed.reason
 
 
 def _raise(*_arguments: object) -> NoReturn:

@@ -12,7 +12,7 @@ from crond_py.engine.events import Call
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError, RequestRefusedError
 from crond_py.model import Cause, Exit, Leftovers, Missed, OnCrash, OnStop, Outcome, Overlap, Retry
-from crond_py.ports import AttemptKey, ProcessSpec, SetAttempt, StartFailed, Write
+from crond_py.ports import AttemptKey, Ended, ProcessSpec, SetAttempt, StartFailed, Write
 from tests.simulation.fakes import Behaviour, FakeProcesses, Machine, Tree
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
@@ -535,3 +535,41 @@ def test_a_run_of_a_removed_job_keeps_its_marks(
     reload(world, job)
     world.pass_time(MINUTE)
     assert is_alive(world) == 1
+
+
+@pytest.mark.parametrize("on_crash", OnCrash)
+def test_a_start_of_which_nobody_knows_is_no_failure(
+    machine_with: MachineWith, on_crash: OnCrash
+) -> None:
+    """P2: it may have run, so what is done is up to on_crash, and not to retry."""
+    job = replace(JOB, retry=Retry(3, SECOND, 1.0), on_crash=on_crash)
+    world = machine_with(job, lasts=SECOND)
+    world.machine.behaviours[JOB.name] = Behaviour(word_takes=HOUR)
+    world.pass_time(MINUTE)
+    assert world.daemon is not None
+    (run,) = rows(world)
+    unknown = StartFailed(AttemptKey(run.id, 1), "who knows", world.clock.now(), is_unknown=True)
+    world.machine.behaviours[JOB.name] = Behaviour()
+    world.daemon.core.handle([unknown])
+    world.pass_time(10 * SECOND)
+    (run,) = rows(world)
+    first, *others = run.attempts
+    assert (first.outcome, first.reason) == ("lost", "who knows")
+    if on_crash is OnCrash.LOST:
+        assert (run.outcome, run.reason, others) == ("lost", "who knows", [])
+    else:
+        assert (run.outcome, len(others)) == ("succeeded", 1)
+
+
+def test_an_attempt_has_ended_when_that_was_seen(machine_with: MachineWith) -> None:
+    """Not when the engine, held up by a slow disk, came to deal with it."""
+    world = machine_with(JOB, lasts=HOUR)
+    world.pass_time(MINUTE)
+    assert world.daemon is not None
+    (run,) = rows(world)
+    seen_at = world.clock.now()
+    world.clock.advance_ns(5_000_000_000)
+    world.daemon.core.handle([Ended(AttemptKey(run.id, 1), Exit(code=0), seen_at)])
+    (run,) = rows(world)
+    assert run.attempts[0].finished_at == seen_at
+    assert run.outcome == "succeeded"

@@ -126,3 +126,22 @@ def test_a_freeze_is_another_thing(machine_with: MachineWith) -> None:
     world.pass_time(SECOND)
     (missed,) = [run for run in rows(world) if str(run.outcome) == "missed"]
     assert missed.reason.startswith("pycron was frozen or the machine suspended")
+
+
+def test_while_an_earlier_run_goes_on(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: what is looked at again, since it was not free, is late for the same reason."""
+    job = replace(MINUTELY, overlap=Overlap.QUEUE)
+    before = replace(MINUTELY, name="b", trigger=CronTrigger(("59 * * * * *",)))
+    world = machine_with(job, before, lasts=70 * SECOND)
+    now = world.clock.now()
+    to_the_minute = timedelta(minutes=1) - timedelta(
+        seconds=now.second, microseconds=now.microsecond
+    )
+    world.pass_time(to_the_minute + 58 * SECOND)
+    SlowDisk(world, monkeypatch).takes(2.5 * SECOND)
+    world.pass_time(5 * SECOND)
+    first, second = rows(world)
+    assert (second.due - first.due, second.cause) == (timedelta(minutes=1), Cause.SCHEDULE)
+    assert (second.outcome, second.state) == (None, "queued")

@@ -138,5 +138,6 @@ def test_a_fault_in_one_timer_holds_up_none_that_is_due_with_it() -> None:
     (tree,) = world.machine.alive
     core.stop(None, lambda: None)
     assert not tree.stops
-    core.handle([TimersFired([object(), StopLimitDue()], world.clock.monotonic_ns())])
+    due = [object(), StopLimitDue()]
+    core.handle([TimersFired(due, world.clock.monotonic_ns(), is_after_ends=True)])
     assert len(tree.stops) == 1
