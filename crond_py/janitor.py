@@ -15,6 +15,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 
 from crond_py.logfields import fields
+from crond_py.threads import Thread
 
 log = logging.getLogger("pycron.service")
 
@@ -41,7 +42,7 @@ class Janitor:
             self._work.put(work)
             if self._thread is not None:
                 return
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:

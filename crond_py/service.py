@@ -90,6 +90,7 @@ from crond_py.runner.errands import ERRANDS
 from crond_py.runner.letgo import LetGo
 from crond_py.runner.output import remove_outputs
 from crond_py.runner.process import ProcessRunner
+from crond_py.runner.procfile import check_mounted
 from crond_py.runner.proctree import boot_id, process_era
 from crond_py.runner.quota import Quota
 from crond_py.runner.subreaper import become_subreaper
@@ -214,6 +215,7 @@ class Service:
 
     def _start(self, stack: ExitStack) -> None:
         places = self._options.places
+        check_mounted()
         # The lock does not keep a second daemon out once its file has been deleted; and whoever
         # takes the lock for a moment is in the first one's way when that makes its file again.
         check_unserved(places.socket)

@@ -8,18 +8,18 @@ program that only uses the library such a thread ends by itself, as threads do.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from crond_py.logfields import fields
+from crond_py.threads import Thread
 
 log = logging.getLogger("pycron.vital")
 
 _ends: list[Callable[[], None]] = []
 
 
-class VitalThread(threading.Thread):
+class VitalThread(Thread):
     """A thread that the process is not to outlive, unless it returns."""
 
     def run(self) -> None:

@@ -36,6 +36,7 @@ from crond_py.control.protocol import (
 from crond_py.dataclass import dataclass
 from crond_py.errors import ProtocolError, PycronError, RequestRefusedError, StateLockedError
 from crond_py.ports import Clock
+from crond_py.threads import Thread
 from crond_py.vital import VitalThread
 
 log = logging.getLogger("pycron.control")
@@ -265,7 +266,7 @@ class ControlServer:
             elif len(self._connections) >= self._limits.connections:
                 refusal = "pycron talks to as many clients as it may; try again"
             if refusal is None:
-                thread = threading.Thread(
+                thread = Thread(
                     target=self._serve, args=(connection, peer), name="control-peer", daemon=True
                 )
                 self._connections[connection] = thread

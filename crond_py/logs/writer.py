@@ -25,6 +25,7 @@ from typing import Final, TextIO
 
 from crond_py.dataclass import dataclass
 from crond_py.errors import PycronError
+from crond_py.threads import Thread
 
 _MOST_WAITING: Final = 10_000
 _MOST_PRINTED: Final = 100  # of what jobs print, in batches,
@@ -141,7 +142,7 @@ class LogWriter:
         self._dropped = 0
         self._is_lost = False
         self._is_closing = False
-        self._thread = threading.Thread(target=self._run, name="pycron-log", daemon=True)
+        self._thread = Thread(target=self._run, name="pycron-log", daemon=True)
         self._thread.start()
 
     def put(self, line: str) -> None:

@@ -23,6 +23,7 @@ from crond_py.printable import printable_line
 from crond_py.runner.holes import data_ranges, gap_line, has_writer
 from crond_py.runner.output import beside, open_to_read
 from crond_py.runner.writing import write_all
+from crond_py.threads import Thread
 
 ROOM_BYTES: Final = 128
 """By how much a file may be beyond its limit: the line that is put into it fits."""
@@ -43,7 +44,7 @@ class Compactor:
     def put(self, path: StrPath, limit_bytes: int) -> None:
         """Have a file compacted. Only the keeper's thread calls this."""
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="pycron-compactor", daemon=True)
+            thread = Thread(target=self._run, name="pycron-compactor", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:  # the system's limit: the file stays as it is

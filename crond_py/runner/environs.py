@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from crond_py.runner import procfile
+from crond_py.threads import Thread
 
 # Reading one takes microseconds. Where one has hung others may, and many must not add up.
 _PATIENCE_S = 1.0
@@ -51,7 +52,7 @@ class _Reading:
         self._fault: OSError | None = None
         self._is_given_up = False
         self._is_over = threading.Event()
-        thread = threading.Thread(target=self._run, name="pycron-environments", daemon=True)
+        thread = Thread(target=self._run, name="pycron-environments", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no thread is to be had, so this one has to do

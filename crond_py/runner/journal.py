@@ -19,6 +19,7 @@ from typing import Final
 
 from crond_py.ports import PrintedLines
 from crond_py.printable import printable_line
+from crond_py.threads import Thread
 
 SOCKET: Final = Path("/run/systemd/journal/socket")
 
@@ -97,9 +98,7 @@ class JournalSink:
                 self._waiting.append(on_room)
             if is_waited_for:
                 return
-        waiter = threading.Thread(
-            target=self._wait, args=(connection,), name="pycron-journal", daemon=True
-        )
+        waiter = Thread(target=self._wait, args=(connection,), name="pycron-journal", daemon=True)
         try:
             waiter.start()
         except RuntimeError as error:  # the system's limit

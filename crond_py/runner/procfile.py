@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from crond_py.errors import PycronError
+
 # What says that we are short of something, and nothing about the process asked for.
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -42,6 +44,13 @@ def read(path: str) -> bytes | None:
         return data
     finally:
         os.close(descriptor)
+
+
+def check_mounted() -> None:
+    """Raise PycronError where there is no /proc, which would mean that nobody is ever there."""
+    if read("/proc/self/stat") is None:
+        message = "there is no /proc, which pycron needs to find the processes of runs; mount it"
+        raise PycronError(message)
 
 
 @cache

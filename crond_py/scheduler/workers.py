@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crond_py.dispatcher import Entry, Timeline
+from crond_py.threads import Thread
 
 log = logging.getLogger("pycron.scheduler")
 
@@ -73,7 +74,7 @@ class Workers:
 
     def _spawn(self, entry: Entry) -> None:
         number = len(self._threads) + 1
-        thread = threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
+        thread = Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:

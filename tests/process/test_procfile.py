@@ -8,6 +8,7 @@ from subprocess import PIPE
 
 import pytest
 
+from crond_py.errors import PycronError
 from crond_py.runner import procfile
 
 
@@ -47,3 +48,11 @@ def test_what_is_small_takes_a_small_block(name: str, monkeypatch: pytest.Monkey
 def test_what_is_gone() -> None:
     """It is told from a reader that is short of something by None."""
     assert procfile.read("/proc/0/stat") is None
+
+
+def test_without_proc_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: else every process would pass for gone."""
+    procfile.check_mounted()
+    monkeypatch.setattr(procfile, "read", lambda _path: None)
+    with pytest.raises(PycronError, match="there is no /proc"):
+        procfile.check_mounted()
