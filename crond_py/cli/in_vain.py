@@ -1,13 +1,15 @@
-"""What a crontab says in vain: keys that another one keeps from having an effect, single steps."""
+"""What a crontab says in vain: keys without an effect, single steps, words for a missing shell."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from crond_py.crontab.model import Crontab, CronTrigger, Job
 from crond_py.model import Missed, Overlap
+from crond_py.printable import printable_line
 from crond_py.schedule.expression import FIVE, SIX
 from crond_py.schedule.fields import HOUR, MINUTE, SECOND, FieldKind
 
@@ -17,6 +19,9 @@ _DEPENDS: Final = (
     ("max_running", "overlap", (Overlap.ALLOW,)),
     ("missed_limit", "missed", (Missed.ALL,)),
     ("missed_within", "missed", (Missed.ONCE, Missed.ALL)),
+)
+_OPERATORS: Final = frozenset(
+    {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>>", "2>&1", "&>"}
 )
 _STEP: Final = re.compile(r"(?:\*|([0-9]+)(?:-([0-9]+))?)/([0-9]{1,4})")
 _UNITS: Final = {SECOND: "s", MINUTE: "m", HOUR: "h"}
@@ -32,6 +37,20 @@ def in_vain(crontab: Crontab) -> Iterator[str]:
                 words = " or ".join(f'{other} = "{word}"' for word in needed)
                 yield f"{job.source}: {key} of job {job.name} has no effect without {words}"
         yield from _single_steps(job)
+        if said := _words_for_a_shell(job):
+            yield f"{job.source}: command of job {job.name}: {said}"
+
+
+def _words_for_a_shell(job: Job) -> str:
+    """Say what in an array is for a shell, which there is none for, or return ""."""
+    if isinstance(job.command, str):
+        return ""
+    program, *arguments = job.command
+    if word := next((each for each in arguments if each in _OPERATORS), ""):
+        return f"an array has no shell, so {word} is an argument; write it all as text"
+    if " " in program and not Path(program).exists():
+        return f'"{printable_line(program)}" is one word, the program; write it all as text'
+    return ""
 
 
 def _single_steps(job: Job) -> Iterator[str]:

@@ -218,11 +218,21 @@ missed_within = "1h"
 [jobs.steps]
 schedule = ["*/70 * * * *", "0 */24 2-4/3 * *", "59/2 */23 * * *", "*/59 0-10/10 * * *"]
 command = "true"
+[jobs.piped]
+every = "1h"
+command = ["ls", "/tmp", "|", "wc"]
+[jobs.one-word]
+every = "1h"
+command = ["echo it > /tmp/x"]
+[jobs.quoted]
+every = "1h"
+command = ["echo", "a | b", "-"]
 """
     (tmp_path / "crontab.toml").write_text(text)
     done = pycron("check", env=environment(tmp_path))
     here = f"pycron: warning: {tmp_path / 'crontab.toml'}"
     vain, steps = f"{here}:4:", f"{here}:19: schedule of job steps:"
+    way = " write it all as text"
     assert done.stderr.splitlines() == [
         f'{vain} queue_limit of job vain has no effect without overlap = "queue"',
         f'{vain} missed_limit of job vain has no effect without missed = "all"',
@@ -231,6 +241,8 @@ command = "true"
         f'{steps} hour */24 is only ever 0; an interval is every = "24h"',
         f"{steps} day of month 2-4/3 is only ever 2",
         f'{steps} minute 59/2 is only ever 59; an interval is every = "2m"',
+        f"{here}:22: command of job piped: an array has no shell, so | is an argument;{way}",
+        f'{here}:25: command of job one-word: "echo it > /tmp/x" is one word, the program;{way}',
     ]
 
 
