@@ -38,6 +38,8 @@ def task_id(target: str) -> int | None:
 
 def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameError:
     """Return the error that names the nearest job."""
+    if task_id_of(name) is not None:
+        return UnknownNameError(f"{name} is a submitted task, and this command takes jobs alone")
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")
 
 
@@ -99,5 +101,7 @@ def with_nearest(
     """Return what the daemon says of a job that it does not know, with the nearest that it does."""
     from crond_py.control.protocol import ListJobs  # noqa: PLC0415 - see above
 
+    if task_id_of(name) is not None:
+        return no_such_job(name, (), "")
     known = (job.name for job in conversation.call(ListJobs()).jobs)
     return UnknownNameError(f"{error}{_hint(name, known)}")

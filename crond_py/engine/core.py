@@ -620,8 +620,10 @@ class Core:
         run = self._ledger.run(run_id)
         if run is None:
             return UnknownNameError(f"there is no run {run_id}")
-        how = run.outcome or "which the ledger could not take yet"
-        return EndedAlreadyError(f"run {run_id} of {run.job} has ended already: {how}")
+        how = ", which the ledger could not take yet"
+        if run.outcome is not None:
+            how = f": {'; '.join(filter(None, (run.outcome, run.reason)))}"
+        return EndedAlreadyError(f"run {run_id} of {run.job} has ended already{how}")
 
 
 def _needs_ends(item: object, fired_at: datetime) -> bool:

@@ -385,3 +385,9 @@ def test_instants_are_read_in_the_zone_of_the_jobs_that_are_named(tmp_path: Path
     done = pycron("next", "a", "c", *between, env=env)
     range_ = "after 2026-12-01 02:00:00+00:00 until 2026-12-01 03:00:00+00:00"
     assert done.stderr == f"pycron: nothing is due {range_}\n"
+
+
+def test_a_task_is_no_job(env: dict[str, str]) -> None:
+    """Its name is known, and that it is none of a job."""
+    done = pycron("next", "task:7", env=env, check=2)
+    assert "task:7 is a submitted task, and this command takes jobs alone" in done.stderr
