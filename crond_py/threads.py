@@ -24,7 +24,7 @@ class Thread(threading.Thread):
         *,
         target: Callable[..., object],
         args: Iterable[Any] = (),
-        name: str,
+        name: str | None = None,
         daemon: bool = False,
     ) -> None:
         super().__init__(target=target, args=args, name=name, daemon=daemon)

@@ -151,6 +151,7 @@ class _Layout:
         natural = self._widths
         while not self._cut_to_fit(natural) and (least := self._least_important()) is not None:
             self._shown.remove(least)
+        self._take_back(natural)
         self._is_beside = (
             self._remark is not None and width - self._taken() - len(_GAP) >= self._enough()
         )
@@ -166,6 +167,15 @@ class _Layout:
             if (least := self._columns[index].least) and over > 0:
                 self._widths[index] = max(min(natural[index], least), natural[index] - over)
         return self._taken() <= self._width
+
+    def _take_back(self, natural: list[int]) -> None:
+        """Show again what was left out before something wider, and has room now."""
+        hidden = {*range(len(self._columns))} - {*self._shown, self._remark}
+        for index in sorted(hidden, key=lambda i: self._columns[i].drop):
+            shown, self._shown = self._shown, sorted([*self._shown, index])
+            if not self._cut_to_fit(natural):
+                self._shown = shown
+        self._cut_to_fit(natural)
 
     def _least_important(self) -> int | None:
         droppable = [i for i in self._shown if self._columns[i].drop]
