@@ -511,6 +511,7 @@ def main(arguments: Sequence[str], reading: Reading | None = None) -> int:
             from crond_py.daemonize import daemonize  # noqa: PLC0415
 
             readiness = daemonize(options.log_file)
+        _take_name()
         keep_one_heap()
         daemon_log = configure_logging(options.log_format, stream=sys.stderr, file=options.log_file)
         try:
@@ -533,6 +534,12 @@ def _give_up(daemon_log: Log) -> None:
     """End the process as a crash does: what is half done is left to the next one."""
     daemon_log.close(LOG_PATIENCE)
     os._exit(PycronError.exit_code)
+
+
+def _take_name() -> None:
+    """Be found as ``pycron`` by ps(1) and pgrep(1), and not as an interpreter."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("pycron", encoding="ascii")
 
 
 def _seconds(value: float | None) -> timedelta | None:

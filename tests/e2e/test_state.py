@@ -139,6 +139,12 @@ def test_many_daemons_at_once(daemon: Daemon) -> None:
     assert len(dues) == len(set(dues))
 
 
+def test_the_daemon_has_its_own_name(daemon: Daemon) -> None:
+    """It is found by ``pgrep -x pycron``, and its jobs are not."""
+    daemon.start(TICK).wait("run succeeded", job="tick")
+    assert Path(f"/proc/{daemon.pid}/comm").read_text() == "pycron\n"
+
+
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
 def test_the_control_socket_is_deleted(daemon: Daemon, is_replaced: bool) -> None:
     """A daemon whose socket was deleted makes it again with the next that it writes (P8).
