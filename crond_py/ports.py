@@ -557,10 +557,7 @@ class Processes(Protocol):
         ...
 
     def tell_after_ends(self, event: object) -> None:
-        """Tell an event, as it is, once the ends are told of what has ended by now.
-
-        Not of those that have left something that is still being looked at.
-        """
+        """Tell an event, as it is, once the ends are told of what has ended by now."""
         ...
 
     def survivors(self, identity: str) -> list[Survivor]:

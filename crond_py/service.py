@@ -284,7 +284,7 @@ class Service:
 
     def _listen_again(self) -> None:
         """Have a control socket in its place again."""
-        if self._is_listening:
+        if self._is_listening and not self._is_deaf:
             return
         self._stop_listening()
         try:

@@ -30,6 +30,19 @@ class Thread(threading.Thread):
         super().__init__(target=target, args=args, name=name, daemon=daemon)
         self._started: _Begun = _Begun()  # the one of threading: it sets it, and waits for it
 
+    def start(self) -> None:
+        """Begin the thread. Raises RuntimeError where it does not begin."""
+        try:
+            super().start()
+        except RuntimeError:
+            if self._started.is_given_up:  # else it would be listed as one that is about to begin
+                getattr(threading, "_limbo", {}).pop(self, None)
+            raise
+
+    def _bootstrap(self) -> None:
+        if not self._started.is_given_up:
+            super()._bootstrap()  # type: ignore[misc] # what threading begins a thread by
+
     def run(self) -> None:
         """Do what a thread does, unless nobody counts on it any more."""
         if not self._started.is_given_up:

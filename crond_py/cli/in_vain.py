@@ -74,5 +74,6 @@ def _said_of_step(kind: FieldKind, item: str) -> str:
     step = int(match[3])
     if low + step <= high:
         return ""
-    interval = f'; an interval is every = "{step}{_UNITS[kind]}"' if kind in _UNITS else ""
+    is_interval = match[1] is None and kind in _UNITS
+    interval = f'; an interval is every = "{step}{_UNITS[kind]}"' if is_interval else ""
     return f"{kind.name} {item} is only ever {low}{interval}"

@@ -70,9 +70,11 @@ def command(
                 os.close(process)
     if wait and process is None:
         raise PycronError("the daemon is stopping; when it has, cannot be seen from here")
-    left = _left_running(places) if has_ended else []
+    # With process 1 of a container all in it has ended.
+    left = _left_running(places) if has_ended and stopping.pid != 1 else []
     if as_json:
-        say.out_json({"pid": pid, "stopped": has_ended, "left": [run.id for run in left]})
+        more = {"left": [run.id for run in left]} if has_ended else {}
+        say.out_json({"pid": pid, "stopped": has_ended, **more})
     elif has_ended or not wait:
         say.out(f"the daemon (process {pid}) {'has stopped' if has_ended else 'is stopping'}")
         if left:

@@ -54,6 +54,9 @@ class Attempts:
         if event.is_recalled and stop is None:
             self._recall(active)
             return
+        if stop is not None and event.is_unknown:
+            self._end_rest(active, stop.outcome, f"{stop.reason}; {event.reason}", None)
+            return
         if stop is not None:
             outcome, reason = stop.outcome, stop.reason
         elif event.is_unknown:

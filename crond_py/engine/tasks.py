@@ -117,8 +117,11 @@ class Tasks:
         return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
 
     def stop(self) -> None:
-        """Take up nothing more."""
+        """Take up nothing more. What is due already, and late, is for the next daemon to miss."""
+        now = self._parts.timekeeper.now()
         for lane in self._lanes.values():
+            if lane.timer is not None:
+                self._note_if_late(lane, now)
             self._disarm(lane)
         if self._lanes:
             self._attend()
@@ -207,10 +210,13 @@ class Tasks:
     def due(self, lane: LaneState, fired_at: datetime) -> None:
         """Have tasks of a lane taken up whose timer fired at wall-clock instant ``fired_at``."""
         lane.timer = None
+        self._note_if_late(lane, fired_at)
+        self._hungry[lane] = None
+
+    def _note_if_late(self, lane: LaneState, fired_at: datetime) -> None:
         expected = self._parts.timekeeper.wall_at(lane.deadline_ns)
         if fired_at - expected > LATE:
             self._attendance.note_frozen(expected, fired_at)
-        self._hungry[lane] = None
 
     def feed(self) -> None:
         """Take up what is due and may wait in memory, of each lane that is hungry, once."""

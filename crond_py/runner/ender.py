@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -32,6 +33,7 @@ from crond_py.runner import procfile, proctree
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
 from crond_py.runner.leftovers import (
+    describe_doubts,
     describe_elusive,
     describe_left,
     describe_spared,
@@ -108,16 +110,25 @@ class Ender:
         """
         self._queue.put(child)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have something called after the look at all that was handed in before."""
+        self._queue.put(function)
+
     def _run(self) -> None:
         while (batch := self._take()) is not None:
             children = [c for c in batch if isinstance(c, Child) and not c.is_done]
+            again: list[Child] = []
             try:
                 again = self._look_at_all(children)
             except Exception:  # a fault of ours must not end the thread that ends all others
                 log.exception("could not look at what is to be ended")
-                continue
             for child in again:
                 self._queue.put(child)
+            for function in filter(callable, batch):
+                try:
+                    function()
+                except Exception:  # as above
+                    log.exception("what was to be called has failed")
 
     def _take(self) -> dict[object, None] | None:
         """Wait for what is to be looked at; None: the thread is to end.
@@ -267,41 +278,50 @@ class Ender:
             if not sees_all and not child.was_rechecked:  # met after the picture, as it seems
                 child.was_rechecked = True
                 return True
-            self._finish(child, number, sees_all=sees_all)
+            return self._finish(child, number, sees_all=sees_all)
         return False
 
-    def _finish(self, child: Child, number: signal.Signals, *, sees_all: bool) -> None:
+    def _finish(self, child: Child, number: signal.Signals, *, sees_all: bool) -> bool:
         """Tell the end of a child, unless what it has left forks away from all that look for it.
 
         Such a tree is seen to be there, and may be ended in between two forks. It is tried again
         each second; SIGTERM does not end it, and after SIGKILL it is given up in the end. So is
-        what was met and shows in no picture.
+        what was met and shows in no picture. What may be of another run holds up no end: there is
+        one more look for it, and then it is spoken of.
         """
-        has_caught_all = self._has_caught_all(child, number) and sees_all
+        is_caught, has_doubts = self._hunt(child, number)
         strays = self._watch.strays_of(child)
-        said = describe_strays(strays)
-        if not has_caught_all or (strays and not said):  # each may have handed on to a next one
+        left = [describe_spared(child.spared), describe_strays(strays)]
+        has_doubts |= bool(strays) and not left[1]  # each may have handed on to a next one
+        if not (is_caught and sees_all):
             child.hunts += number is signal.SIGKILL and not child.unwatched
             if child.hunts < _MOST_HUNTS:
                 self._unseen[child] = None
-                return
-            self._watch.finish(child, describe_elusive(), seen=number)
-            return
-        left = describe_spared(child.spared), said
+                return False
+            left.append(describe_elusive())
+        elif has_doubts:
+            if not child.was_rechecked:
+                child.was_rechecked = True
+                return True
+            left.append(describe_doubts())
         self._watch.finish(child, "; ".join(filter(None, left)), seen=number)
+        return False
 
-    def _has_caught_all(self, child: Child, number: signal.Signals) -> bool:
-        """Return whether all that is left of a tree is under watch, as far as we can see it."""
+    def _hunt(self, child: Child, number: signal.Signals) -> tuple[bool, bool]:
+        """Return whether all that is left of a tree is under watch, and whether more may be of it.
+
+        As far as we can see it.
+        """
         if not self._watch.sees_orphans(child):
-            return True
+            return True, False
         is_kill = number is signal.SIGKILL
         for _ in range(_TRIES_OF_HUNT if is_kill else _GLANCES):
             found = self._watch.hunt(child, kill=is_kill)
             for process in found.living:
                 attend(self._watch, child, process, None, is_known=False)
             if not found.living and not found.has_ended:
-                return True
-        return False
+                return True, found.has_doubts
+        return False, False
 
     def _is_short(self, child: Child, found: list[Process]) -> bool:
         """Return whether some of what was found cannot be watched; then there is another look."""

@@ -55,6 +55,11 @@ def describe_elusive() -> str:
     return "some of it forks faster than it can be ended, and may run on"
 
 
+def describe_doubts() -> str:
+    """Return what is said where what forks away shows nothing of whose it is."""
+    return "what forks away was left: nothing tells whether it came from this run"
+
+
 def _still_there(processes: Mapping[int, int]) -> list[int]:
     """Return the pids of those that have not ended, out of start ticks by pid."""
     found = [(proctree.read_process(pid), ticks) for pid, ticks in processes.items()]

@@ -65,10 +65,14 @@ class Orphan:
 
 
 class Hunt(NamedTuple):
-    """What a hunt has found: processes that nobody waits for yet, and whether some had ended."""
+    """What a hunt has found: processes that nobody waits for yet, and whether some had ended.
+
+    ``has_doubts``: there is, or was, what may be of the run or of another, and is not known yet.
+    """
 
     living: list[Process]
     has_ended: bool
+    has_doubts: bool = False
 
 
 class Orphans:
@@ -92,6 +96,7 @@ class Orphans:
         self._lineage = Lineage()
         # How many the last look has met that had ended already.
         self._late = 0
+        self._has_met = False
         # Runs of which nothing was to be left, as long as something may yet be of them.
         self._done_with: set[AttemptKey] = set()
         self._has_strangers = _has_living_child()
@@ -125,8 +130,13 @@ class Orphans:
 
     @property
     def are_there(self) -> bool:
-        """Whether any was living at the last look."""
-        return bool(self._living)
+        """Whether any was living at the last look, or had only just ended and may have left one."""
+        return bool(self._living or self._gone)
+
+    @property
+    def has_met(self) -> bool:
+        """Whether the last look has met any that was not known."""
+        return self._has_met
 
     @property
     def come_fast(self) -> bool:
@@ -161,10 +171,12 @@ class Orphans:
                 for pid, orphan in living.items()
                 if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
-            self._late = len(met) - len(self._living.keys() - before.keys())
+            late = [Orphan(pid, suspects) for pid in met if pid not in self._living]
+            self._late, self._has_met = len(late), bool(met)
             if snapshot is None or not procfile.tells_children():  # a picture may be older
                 self._gone.clear()
             self._gone += (before[pid] for pid in before.keys() - self._living.keys())
+            self._gone += late  # and what each of these has left is not met yet
             roots = self._roots(table) if snapshot is not None else {}
             unwatched = [orphan for orphan in self._living.values() if not orphan.is_watched]
         if snapshot is not None:  # without the lock, which every start waits for
@@ -268,7 +280,8 @@ class Orphans:
     def is_done_with(self, key: AttemptKey) -> None:
         """Note that an attempt is over, and that nothing of it was to be left."""
         with self._lock:
-            unclear = [orphan for orphan in self._living.values() if orphan.key is None]
+            there = [*self._living.values(), *self._gone]
+            unclear = [orphan for orphan in there if orphan.key is None]
             self._done_with = {
                 each
                 for each in (*self._done_with, key)
@@ -289,7 +302,7 @@ class Orphans:
         with self._lock:
             branded, bare = self._list_for(child)
             if BRANDING.is_sure and not bare:
-                return self._catch(branded, known, kill=kill)
+                return self._catch(branded, {}, known, kill=kill)
             since = {pid: proctree.start_ticks(pid) for pid in (*branded, *bare)}
         # The brand may be another start's, and then the environment tells. Reading that can hang,
         # and every start and end waits for the lock.
@@ -303,24 +316,29 @@ class Orphans:
                 if pid in bare and not shown[pid].are_of_ledger_of(child.tag)
             ]
             caught, others = self._divided(unmarked, child)
-            found = self._catch(mine + caught, known, kill=kill)
+            found = self._catch([*mine, *caught], bare, known, kill=kill)
+            # What may be of another run and has ended, or was not told of yet, may have left more.
+            doubts = self._catch(
+                [pid for pid in others if _has_ended(pid)], bare, known, kill=False
+            )
             are_known = all(pid in self._living and self._living[pid].is_judged for pid in others)
-        # What somebody else has reaped meanwhile has ended, too; and what nobody has told of yet
-        # may have by then.
-        has_ended = found.has_ended or len(there) < len(since) or not are_known
-        return found._replace(has_ended=has_ended)
+            # What somebody else has reaped meanwhile has ended, too.
+            gone = since.keys() - there
+            _, foreign = self._divided([bare[pid] for pid in gone if pid in bare], child)
+            has_ended = found.has_ended or len(gone) > len(foreign)
+        return Hunt(
+            found.living, has_ended, has_doubts=doubts.has_ended or bool(foreign) or not are_known
+        )
 
     def _divided(self, unmarked: list[Orphan], child: Child) -> tuple[list[int], list[int]]:
-        """Return those that are of a child's run or have ended, and those that may be of others."""
+        """Return those that are of a child's run, and those that may be of others."""
         table = {each.key: each for each in self._children()} if unmarked else {}
-        caught: list[int] = []
+        its: list[int] = []
         others: list[int] = []
         for orphan in unmarked:
-            process = proctree.read_process(orphan.pid)
-            has_ended = process is None or process.is_zombie
             is_its = _is_key_of(orphan.key, child) or self._is_its_or_nobodys(orphan, child, table)
-            (caught if has_ended or is_its else others).append(orphan.pid)
-        return caught, others
+            (its if is_its else others).append(orphan.pid)
+        return its, others
 
     def _list_for(self, child: Child) -> tuple[list[int], dict[int, Orphan]]:
         """Return what is our child, but no job: with the brand of a child's run, and with none.
@@ -348,8 +366,18 @@ class Orphans:
                 bare[pid] = orphan
         return branded, bare
 
-    def _catch(self, pids: Iterable[int], known: Mapping[int, int], *, kill: bool) -> Hunt:
-        """Kill, if so wanted, what others do not wait for yet, and reap what has ended."""
+    def _catch(
+        self,
+        pids: Iterable[int],
+        orphans: Mapping[int, Orphan],
+        known: Mapping[int, int],
+        *,
+        kill: bool,
+    ) -> Hunt:
+        """Kill, if so wanted, what others do not wait for yet, and reap what has ended.
+
+        ``orphans`` are what is known of some of them, which is handed on to what they have left.
+        """
         living: list[Process] = []
         has_ended = False
         for pid in pids:
@@ -359,7 +387,8 @@ class Orphans:
             process = proctree.read_process(pid)
             if process is None or process.is_zombie:
                 has_ended = True
-                self._living.pop(pid, None)
+                met = self._living.pop(pid, None)
+                self._gone.append(met or orphans.get(pid) or Orphan(pid))
                 _still_lives(pid)
             elif known.get(pid) != process.start_ticks:
                 living.append(process)
@@ -439,6 +468,11 @@ def _may_be_of(orphan: Orphan, child: Child) -> bool:
     if not child.ends_earlier:
         return child.key in orphan.suspects
     return any(_is_key_of(key, child) for key in orphan.suspects)
+
+
+def _has_ended(pid: int) -> bool:
+    process = proctree.read_process(pid)
+    return process is None or process.is_zombie
 
 
 def _still_lives(pid: int) -> bool:

@@ -193,7 +193,7 @@ class ProcessRunner:
 
     def tell_after_ends(self, event: object) -> None:
         """See ``ports.Processes``."""
-        self._supervisor.call(lambda: self._report(event))
+        self._supervisor.call_after_looks(lambda: self._report(event))
 
     def recall(self) -> None:
         """Start nothing any more that was to wait for an instant; StartFailed tells of each.

@@ -51,6 +51,9 @@ def check_mounted() -> None:
     if read("/proc/self/stat") is None:
         message = "there is no /proc, which pycron needs to find the processes of runs; mount it"
         raise PycronError(message)
+    if os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115 - text, not a Path
+        message = "/proc is that of other processes than pycron can see; mount one of its own"
+        raise PycronError(message)
 
 
 @cache

@@ -5,8 +5,10 @@ shows whether it has left anything. If not, it is reaped at once and Ended is to
 or is being stopped, it is handed to the ender and stays a zombie, which keeps its number from being
 given away, until it is known what becomes of its tree.
 
-Of what loses its parent and has ended before it was seen nobody tells. So as long as something is
-there that may leave such, there is a glance each second; else the thread sleeps without a limit.
+Of what loses its parent and has ended before it was seen only a signal tells, SIGCHLD. After one
+there is a glance, though not more than one a second (more where orphans come fast), so that none
+stays a zombie. Where it cannot be had, since we were not opened by the main thread, there is a
+glance each second as long as something is there that may leave such.
 
 A child for which no descriptor is left is waited for by a thread of its own; what is no child of
 ours is looked for each second (``unheld``). Descriptors are taken to be short before they are used
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
@@ -38,7 +41,7 @@ from crond_py.vital import VitalThread
 
 _REST_NS = 1_000_000_000
 _GLANCE_S = 1.0
-_PICTURE_S = 10.0  # in place of a glance, where that takes a look at all processes
+_PICTURE_S = 10.0  # the same where it takes a look at all processes
 _SOON_S = 0.02  # where orphans come fast, so that few process numbers are taken by the dead
 
 log = logging.getLogger(__name__)
@@ -65,15 +68,27 @@ class Supervisor:
         self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
+        self._hears = False
+        self._has_heard = False
+        self._glanced_ns = 0
+        self._before: Any = None
         self._thread = VitalThread(target=self._run, name="pycron-supervisor", daemon=True)
 
     def open(self) -> None:
         """Start the threads."""
+        if self._orphans is not None and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGCHLD, self._hear)
+            signal.siginterrupt(signal.SIGCHLD, False)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            self._hears = True
         self._ender.open()
         self._thread.start()
 
     def close(self) -> None:
         """End the threads and let go of the processes, which run on."""
+        was_hearing, self._hears = self._hears, False
+        if was_hearing and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, self._before)
         with self._lock:
             self._closed = True
             os.eventfd_write(self._wake, 1)
@@ -90,6 +105,12 @@ class Supervisor:
         self._epoll.close()
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def _hear(self, _number: int, _frame: object) -> None:
+        """Note that a child has ended, which need not be one that anybody watches."""
+        if self._hears and not self._has_heard:
+            self._has_heard = True
+            os.eventfd_write(self._wake, 1)
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the thread that watches all call something, which shows that it gets on.
@@ -183,7 +204,7 @@ class Supervisor:
     def _enter(self, child: Child) -> None:
         is_first = not self._children
         self._children[child.key] = child
-        if is_first:
+        if is_first and not self._hears:
             os.eventfd_write(self._wake, 1)  # from now on there are glances at our children
 
     def _hold_late(self, child: Child, pidfd: int) -> bool:
@@ -333,15 +354,39 @@ class Supervisor:
             self._attend_all(0 if calls else self._patience_s())
         finally:
             for call in calls:
-                call()
+                self._make(call)
+
+    def call_after_looks(self, function: Callable[[], None]) -> None:
+        """Have something called once the ends of those are told, too, that have left something.
+
+        As far as one look tells that they have ended.
+        """
+
+        def go_on() -> None:
+            with self._lock:
+                are_looked_at = any(
+                    child.has_ended and not child.is_done for child in self._children.values()
+                )
+            if are_looked_at:
+                self._ender.call(function)
+            else:
+                function()
+
+        self.call(go_on)
+
+    @staticmethod
+    def _make(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:  # the boundary of one call: those behind it are made
+            log.exception("what was to be called has failed")
 
     def _attend_all(self, patience_s: float | None) -> None:
         # A descriptor is closed only after the events that came with it: until then its number
         # cannot mean another one.
         to_close: list[int] = []
-        events = self._epoll.poll(patience_s)
-        if not events and not procfile.tells_children():
-            self._ender.look_at(None)
+        most = len(self._by_descriptor) + len(self._orphan_descriptors) + 1  # all at once
+        events = self._epoll.poll(patience_s, most)
         leaders = self._unheld.look()
         for descriptor, _ in events:
             try:
@@ -353,9 +398,24 @@ class Supervisor:
                 leaders.append(leader)
             elif descriptor != self._wake:
                 to_close.append(descriptor)
-        to_close += self._leaders_have_ended(leaders)
+        if leaders or to_close:
+            to_close += self._leaders_have_ended(leaders)
+        elif self._patience_with_orphans_s() == 0:
+            self._glance()
         for descriptor in to_close:
             os.close(descriptor)
+
+    def _glance(self) -> None:
+        """Look after our orphans, though nothing is known to have ended."""
+        if procfile.tells_children():
+            self._try_to_look_after_orphans()
+        else:
+            self._note_glance()
+            self._ender.look_at(None)
+
+    def _note_glance(self) -> None:
+        self._has_heard = False  # what ends from now on is heard of again
+        self._glanced_ns = self._clock.monotonic_ns()
 
     def _patience_s(self) -> float | None:
         """Return for how long nothing needs to be looked at; None: until something happens."""
@@ -365,11 +425,14 @@ class Supervisor:
     def _patience_with_orphans_s(self) -> float | None:
         if self._orphans is None:
             return None
-        if self._orphans.come_fast:
-            return _SOON_S
-        if not self._children and not self._orphans.are_there:
+        is_wanted = self._has_heard if self._hears else self._children or self._orphans.are_there
+        if not is_wanted:
             return None
-        return _GLANCE_S if procfile.tells_children() else _PICTURE_S
+        interval_s = _GLANCE_S if procfile.tells_children() else _PICTURE_S
+        if self._orphans.come_fast:
+            interval_s = _SOON_S
+        passed_s = (self._clock.monotonic_ns() - self._glanced_ns) / 1e9
+        return max(0.0, interval_s - passed_s)
 
     def _rest(self) -> None:
         """Let a second go by, so that a fault that stays does not keep a processor busy."""
@@ -432,6 +495,7 @@ class Supervisor:
         return to_close
 
     def _try_to_look_after_orphans(self) -> None:
+        self._note_glance()
         try:
             self.look_after_orphans()
         except Exception:  # the boundary of the runs that have ended: that is told all the same

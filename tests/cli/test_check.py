@@ -240,7 +240,7 @@ command = ["echo", "a | b", "-"]
         f'{steps} minute */70 is only ever 0; an interval is every = "70m"',
         f'{steps} hour */24 is only ever 0; an interval is every = "24h"',
         f"{steps} day of month 2-4/3 is only ever 2",
-        f'{steps} minute 59/2 is only ever 59; an interval is every = "2m"',
+        f"{steps} minute 59/2 is only ever 59",
         f"{here}:22: command of job piped: an array has no shell, so | is an argument;{way}",
         f'{here}:25: command of job one-word: "echo it > /tmp/x" is one word, the program;{way}',
     ]

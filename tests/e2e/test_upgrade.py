@@ -113,7 +113,7 @@ def test_upgrade(daemon: Daemon, bell: Bell, gate: Gate, way: str) -> None:
     assert daemon.wait_exit() == 0
     assert all(os.getpgid(stamp.pid) for stamp in begun)
     (told,) = daemon.log.all("runs are left to the next pycron")
-    runs = sorted(told["left"])
+    runs = sorted(told["runs"])
     assert len(runs) == NUMBER
     log = daemon.start()
     assert sorted(e["run"] for e in log.all("run of an earlier pycron: adopt")) == runs
@@ -183,7 +183,7 @@ def test_some_end_while_nobody_is_there(daemon: Daemon, bell: Bell, gate: Gate) 
     daemon.stop()
     (told,) = daemon.log.all("runs are left to the next pycron")
     runs_of = {s.pid: int(s.run.rpartition("-")[2]) for s in begun}
-    assert sorted(runs_of.values()) == sorted(told["left"])
+    assert sorted(runs_of.values()) == sorted(told["runs"])
     with _held(runs_of) as held:
         gate.open(8)
         gone = [runs_of[pid] for pid in _wait_for_ends(held, 8)]

@@ -478,10 +478,10 @@ class _FaultyOnce:
     def __getattr__(self, name: str) -> object:
         return getattr(self._real, name)
 
-    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+    def poll(self, timeout: float | None = None, most: int = -1) -> list[tuple[int, int]]:
         for fault in self._faults:
             raise fault
-        return self._real.poll(timeout)
+        return self._real.poll(timeout, most)
 
 
 def test_a_wait_that_fails_is_not_the_last(

@@ -34,6 +34,7 @@ def test_one_that_dies_before_it_begins_is_no_start(
     monkeypatch.setattr(thread, "_bootstrap", lambda: None)
     with pytest.raises(RuntimeError, match="does not begin"):
         thread.start()
+    assert thread not in threading.enumerate(), "and nothing keeps it"
 
 
 def test_one_that_begins_too_late_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
