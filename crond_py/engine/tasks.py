@@ -120,7 +120,7 @@ class Tasks:
         """Take up nothing more. What is due already, and late, is for the next daemon to miss."""
         now = self._parts.timekeeper.now()
         for lane in self._lanes.values():
-            if lane.timer is not None:
+            if lane.timer is not None or lane in self._hungry:
                 self._note_if_late(lane, now)
             self._disarm(lane)
         if self._lanes:

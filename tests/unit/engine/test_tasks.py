@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.engine.events import Call, TimersFired
 from crond_py.engine.retention import OFTEN
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
@@ -693,3 +694,23 @@ def test_nothing_is_submitted_while_the_ledger_is_behind(world: World) -> None:
     world.set_trouble(None)
     world.pass_time(HOUR)
     assert len(submit(world, new_task(world, scale=Scale.STEADY))) == 1
+
+
+@pytest.mark.parametrize("is_hungry", [False, True], ids=["timer", "taken from the heap"])
+def test_a_stop_leaves_what_is_late_to_the_next_daemon(world: World, is_hungry: bool) -> None:
+    """P1: by its missed policy, as of a daemon that stood still, and not as if it had waited."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, new_task(world, skip, in_=2 * SECOND))
+    world.pass_time(SECOND)
+    assert world.daemon is not None
+    world.clock.advance_ns(4_000_000_000)
+    core, now_ns = world.daemon.core, world.clock.monotonic_ns()
+    due = world.daemon.timers.pop_due(now_ns) if is_hungry else []
+    core.handle([TimersFired(due, now_ns), Call(lambda: core.stop(None, lambda: None))])
+    world.kill_daemon()
+    world.pass_time(10 * SECOND)
+    world.boot_daemon()
+    world.pass_time(5 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert run.outcome == "missed"
+    assert "waited for their turn" not in run.reason
