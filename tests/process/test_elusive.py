@@ -82,6 +82,21 @@ def test_what_forks_away_and_may_be_of_another_run_is_spoken_of(reaping: Harness
     assert reaping.ended(other).note == "", "now it can be of no run that goes on"
 
 
+@pytest.mark.parametrize("force", [True, False], ids=["kill", "gently"])
+def test_what_a_run_has_left_is_not_ended_with_another(reaping: Harness, force: bool) -> None:
+    """Its run has ended by itself and may leave it; no end of another waits for it (P4, P6)."""
+    other = reaping.start(("sleep", "999"))
+    reaping.started(other)
+    key = _start_bare(reaping)
+    leader = reaping.started(key).pid
+    os.kill(leader, signal.SIGKILL)
+    reaping.ended(key)
+    reaping.runner.stop(other, force=force)
+    assert "nothing tells whether it came from this run" in reaping.ended(other).note
+    while not any(_is_off(pid, leader) for pid in list_children()):
+        os.sched_yield()
+
+
 class _Watch:
     """A supervisor whose child has left what has gone on whenever it is hunted, so many times."""
 
