@@ -16,6 +16,7 @@ import pytest
 from crond_py import service as service_module
 from crond_py.control.client import call
 from crond_py.control.protocol import Ping
+from crond_py.control.server import ControlServer
 from crond_py.errors import PycronError
 from crond_py.places import Places
 from crond_py.ports import LineSink, PrintedLines
@@ -79,6 +80,18 @@ def test_a_control_socket_is_tried_for_until_it_is_there(
         "there is no control socket any more: Too many open files",
         "the control socket was deleted; it is there again",
     ]
+
+
+def test_a_deaf_daemon_listens_again_whatever_it_sees(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: also where it cannot see whether its socket is there; that says nothing of it."""
+    service._is_deaf = True
+    service._server.stop()  # type: ignore[union-attr]
+    monkeypatch.setattr(ControlServer, "is_in_place", property(lambda _server: True))
+    service._listen_again()
+    assert not service._is_deaf
+    assert call(tmp_path / "state" / "control.sock", Ping())
 
 
 class _Manager:

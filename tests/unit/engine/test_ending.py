@@ -573,3 +573,20 @@ def test_an_attempt_has_ended_when_that_was_seen(machine_with: MachineWith) -> N
     (run,) = rows(world)
     assert run.attempts[0].finished_at == seen_at
     assert run.outcome == "succeeded"
+
+
+def test_a_start_of_which_nobody_knows_is_looked_for_when_it_is_cancelled(
+    machine_with: MachineWith,
+) -> None:
+    """P6: it is not said that all has ended of what nobody has seen."""
+    world = machine_with(JOB, lasts=HOUR)
+    world.machine.behaviours[JOB.name] = Behaviour(lasts=(HOUR,), word_takes=HOUR)
+    world.pass_time(MINUTE)
+    assert world.daemon is not None
+    (run,) = rows(world)
+    ask(world, "cancel")
+    unknown = StartFailed(AttemptKey(run.id, 1), "who knows", world.clock.now(), is_unknown=True)
+    world.daemon.core.handle([unknown])
+    (run,) = rows(world)
+    assert (run.outcome, run.state) == (None, "running"), "what it may have left is looked for"
+    assert run.attempts[0].reason == "cancelled on request; who knows"
