@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from crond_py.crontab.model import Crontab, CronTrigger, Job
@@ -20,9 +20,8 @@ _DEPENDS: Final = (
     ("missed_limit", "missed", (Missed.ALL,)),
     ("missed_within", "missed", (Missed.ONCE, Missed.ALL)),
 )
-_OPERATORS: Final = frozenset(
-    {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>>", "2>&1", "&>"}
-)
+_OPERATORS: Final = frozenset({"|", "||", "&", "&&", ">", ">>", "<", "2>", "2>>", "2>&1", "&>"})
+_TAKE_OPERATORS: Final = frozenset({"expr", "test", "["})
 _STEP: Final = re.compile(r"(?:\*|([0-9]+)(?:-([0-9]+))?)/([0-9]{1,4})")
 _UNITS: Final = {SECOND: "s", MINUTE: "m", HOUR: "h"}
 
@@ -46,9 +45,11 @@ def _words_for_a_shell(job: Job) -> str:
     if isinstance(job.command, str):
         return ""
     program, *arguments = job.command
+    if os.path.basename(program) in _TAKE_OPERATORS:  # noqa: PTH119 - any text
+        return ""
     if word := next((each for each in arguments if each in _OPERATORS), ""):
         return f"an array has no shell, so {word} is an argument; write it all as text"
-    if " " in program and not Path(program).exists():
+    if " " in program and not os.path.exists(program):  # noqa: PTH110 - and Path's may raise
         return f'"{printable_line(program)}" is one word, the program; write it all as text'
     return ""
 

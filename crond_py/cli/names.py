@@ -39,7 +39,7 @@ def task_id(target: str) -> int | None:
 def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameError:
     """Return the error that names the nearest job."""
     if task_id_of(name) is not None:
-        return UnknownNameError(f"{name} is a submitted task, and this command takes jobs alone")
+        return UnknownNameError(f"{name} names a submitted task, and this command takes jobs alone")
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")
 
 

@@ -355,10 +355,12 @@ class Core:
         ended by its timeout, and is not in the way of the next one.
         """
         fired_at = self._parts.timekeeper.wall_at(event.popped_ns)
-        if not event.is_after_ends and any(_needs_ends(item, fired_at) for item in event.items):
-            self._parts.processes.tell_after_ends(replace(event, is_after_ends=True))
-            return
-        for item in event.items:
+        items = event.items
+        if not event.is_after_ends and (late := [i for i in items if _needs_ends(i, fired_at)]):
+            again = replace(event, items=late, is_after_ends=True)
+            self._parts.processes.tell_after_ends(again)
+            items = [item for item in items if not _needs_ends(item, fired_at)]
+        for item in items:
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
 

@@ -18,8 +18,8 @@ class Child:
     """A process that was started or adopted here and, once it is to be ended, its tree.
 
     Changed only under the supervisor's lock, but for ``users``, which may get known late, and
-    ``sent``, ``sent_to_all``, ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked`` and
-    ``hunts``, which are the ender's own.
+    ``sent``, ``sent_to_all``, ``group_reached``, ``unwatched``, ``spared``, ``was_rechecked``,
+    ``had_doubts`` and ``hunts``, which are the ender's own.
 
     ``pid`` 0: the leader is long gone and only some of its tree is left. ``pidfd`` is None there,
     and where descriptors were short: then a thread waits for it, or it is looked for (``unheld``).
@@ -61,6 +61,7 @@ class Child:
     unwatched: dict[int, tuple[int, bool]] = field(default_factory=dict)
     spared: dict[int, int] = field(default_factory=dict)
     was_rechecked: bool = False
+    had_doubts: bool = False
     hunts: int = 0
 
     @property

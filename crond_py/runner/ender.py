@@ -146,8 +146,9 @@ class Ender:
             if not batch:
                 return None
             self._queue.put(_CLOSE)  # for the next turn
-        batch |= self._unseen
-        self._unseen.clear()
+        if not batch or not all(map(callable, batch)):  # a call is no reason for another try
+            batch |= self._unseen
+            self._unseen.clear()
         return batch
 
     def _look_at_all(self, children: list[Child]) -> list[Child]:
@@ -249,6 +250,7 @@ class Ender:
         known = {**orphans, **watched}
         descendants = find_descendants(snapshot, child.root, known)
         is_first = child.sent_to_all is not number
+        child.had_doubts &= not is_first
         child.sent_to_all = number
         spared = len(child.spared)
         has_new = False
@@ -300,8 +302,8 @@ class Ender:
                 return False
             left.append(describe_elusive())
         elif has_doubts:
-            if not child.was_rechecked:
-                child.was_rechecked = True
+            if not child.had_doubts:
+                child.had_doubts = True
                 return True
             left.append(describe_doubts())
         self._watch.finish(child, "; ".join(filter(None, left)), seen=number)

@@ -37,7 +37,7 @@ from crond_py.runner import procfile, proctree
 from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.errands import ERRANDS
-from crond_py.runner.marks import Marks, read_all_marks, read_brand
+from crond_py.runner.marks import Marks, read_all_marks, read_brand, tag_of_brand
 from crond_py.runner.origins import Lineage, Origin, is_among, outputs_of
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.suspects import SOME_EARLIER, Start, Suspects, able, find_owner, joined
@@ -134,9 +134,12 @@ class Orphans:
         return bool(self._living or self._gone)
 
     @property
-    def has_met(self) -> bool:
-        """Whether the last look has met any that was not known."""
-        return self._has_met
+    def want_another_look(self) -> bool:
+        """Whether the last look has met any, so that it may have missed what these have left.
+
+        Until one has met none, too, what had ended is suspected to have left what is met next.
+        """
+        return self._has_met or bool(self._gone)
 
     @property
     def come_fast(self) -> bool:
@@ -165,13 +168,18 @@ class Orphans:
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects: Suspects = self._suspects(table) if met else {}
+            origins = {pid: self._origin_of(pid, table) for pid in met}
             before = self._living
             self._living = {
                 pid: orphan or self._meet(pid, suspects)
                 for pid, orphan in living.items()
                 if (orphan is not None and orphan.is_watched) or _still_lives(pid)
             }
-            late = [Orphan(pid, suspects) for pid in met if pid not in self._living]
+            late = [
+                Orphan(pid, {} if origins[pid] else suspects, key=origins[pid])
+                for pid in met
+                if pid not in self._living
+            ]
             self._late, self._has_met = len(late), bool(met)
             if snapshot is None or not procfile.tells_children():  # a picture may be older
                 self._gone.clear()
@@ -187,6 +195,19 @@ class Orphans:
         """Return what is known of an orphan that was not seen before."""
         ticks, key = self._lineage.origin_of(pid) or (None, None)
         return Orphan(pid, suspects, ticks, key)
+
+    def _origin_of(self, pid: int, table: list[Child]) -> AttemptKey | None:
+        """Return which attempt a child of ours is of, which may have ended; None: it does not show.
+
+        Where it has ended that is its brand, or who its parents were.
+        """
+        if (origin := self._lineage.origin_of(pid)) is not None:
+            return origin[1]
+        brand = read_brand(pid)
+        for identity in {child.tag.rpartition("-")[0] for child in table} if brand else ():
+            if (branded := tag_of_brand(brand or 0, identity)) is not None:
+                return AttemptKey(int(branded[0].rpartition("-")[2]), branded[1])
+        return None
 
     def _roots(self, table: list[Child]) -> dict[int, Origin]:
         """Return the processes of which it is known whose they are, and with them their trees."""
@@ -316,7 +337,8 @@ class Orphans:
                 if pid in bare and not shown[pid].are_of_ledger_of(child.tag)
             ]
             caught, others = self._divided(unmarked, child)
-            found = self._catch([*mine, *caught], bare, known, kill=kill)
+            its = {pid: Orphan(pid, key=child.key) for pid in mine}
+            found = self._catch([*mine, *caught], bare | its, known, kill=kill)
             # What may be of another run and has ended, or was not told of yet, may have left more.
             doubts = self._catch(
                 [pid for pid in others if _has_ended(pid)], bare, known, kill=False

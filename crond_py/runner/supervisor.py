@@ -23,6 +23,7 @@ import os
 import select
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -40,11 +41,28 @@ from crond_py.runner.unheld import Unheld
 from crond_py.vital import VitalThread
 
 _REST_NS = 1_000_000_000
+_LONGEST_LOOK_NS = 200_000_000
 _GLANCE_S = 1.0
 _PICTURE_S = 10.0  # the same where it takes a look at all processes
 _SOON_S = 0.02  # where orphans come fast, so that few process numbers are taken by the dead
 
 log = logging.getLogger(__name__)
+
+
+class Once:
+    """A function that is called by whoever comes first, and by nobody after that."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self.is_over = False
+
+    def __call__(self) -> None:
+        """Call it, if nobody has."""
+        with self._lock:
+            was_over, self.is_over = self.is_over, True
+        if not was_over:
+            self._function()
 
 
 class Supervisor:
@@ -65,11 +83,12 @@ class Supervisor:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._overdue: deque[tuple[int, Once]] = deque()
         self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
         self._hears = False
-        self._has_heard = False
+        self._has_heard = True  # there may be some that have ended before
         self._glanced_ns = 0
         self._before: Any = None
         self._thread = VitalThread(target=self._run, name="pycron-supervisor", daemon=True)
@@ -263,7 +282,9 @@ class Supervisor:
 
     def sees_orphans(self, child: Child) -> bool:
         """Return whether all that a child leaves is, or descends from, an orphan of ours."""
-        return self._orphans is not None and not child.is_adopted and procfile.tells_children()
+        if self._orphans is None or child.is_adopted or self._is_blind:
+            return False
+        return procfile.tells_children()
 
     def hunt(self, child: Child, *, kill: bool) -> Hunt:
         """Find what of a child's run is our child just now and not under watch."""
@@ -314,6 +335,10 @@ class Supervisor:
             if not self._is_blind:
                 log.warning("cannot look for what jobs have left behind: %s", error)
             self._is_blind = True  # said once, until a look succeeds
+            with self._lock:
+                if not self._closed:  # so that there is another one
+                    self._has_heard = True
+                    os.eventfd_write(self._wake, 1)
             return
         self._is_blind = False
         for orphan in unwatched:
@@ -355,24 +380,37 @@ class Supervisor:
         finally:
             for call in calls:
                 self._make(call)
+            self._call_what_is_overdue()
 
     def call_after_looks(self, function: Callable[[], None]) -> None:
         """Have something called once the ends of those are told, too, that have left something.
 
-        As far as one look tells that they have ended.
+        As far as one look tells that they have ended, and it does not take long.
         """
 
         def go_on() -> None:
             with self._lock:
-                are_looked_at = any(
-                    child.has_ended and not child.is_done for child in self._children.values()
-                )
-            if are_looked_at:
-                self._ender.call(function)
-            else:
+                are_looked_at = any(child.has_ended for child in self._children.values())
+            if not are_looked_at:
                 function()
+                return
+            once = Once(function)
+            self._overdue.append((self._clock.monotonic_ns() + _LONGEST_LOOK_NS, once))
+            self._ender.call(once)
 
         self.call(go_on)
+
+    def _patience_with_looks_s(self) -> float | None:
+        """Return how long there is until a call does not wait for a look any more."""
+        while self._overdue and self._overdue[0][1].is_over:
+            self._overdue.popleft()
+        if not self._overdue:
+            return None
+        return max(0.0, (self._overdue[0][0] - self._clock.monotonic_ns()) / 1e9)
+
+    def _call_what_is_overdue(self) -> None:
+        while self._patience_with_looks_s() == 0:
+            self._make(self._overdue.popleft()[1])
 
     @staticmethod
     def _make(call: Callable[[], None]) -> None:
@@ -419,14 +457,18 @@ class Supervisor:
 
     def _patience_s(self) -> float | None:
         """Return for how long nothing needs to be looked at; None: until something happens."""
-        waits = (self._unheld.patience_s(), self._patience_with_orphans_s())
+        waits = (
+            self._unheld.patience_s(),
+            self._patience_with_orphans_s(),
+            self._patience_with_looks_s(),
+        )
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _patience_with_orphans_s(self) -> float | None:
         if self._orphans is None:
             return None
         is_wanted = self._has_heard if self._hears else self._children or self._orphans.are_there
-        if not is_wanted:
+        if not is_wanted and not self._orphans.want_another_look:
             return None
         interval_s = _GLANCE_S if procfile.tells_children() else _PICTURE_S
         if self._orphans.come_fast:
@@ -495,7 +537,8 @@ class Supervisor:
         return to_close
 
     def _try_to_look_after_orphans(self) -> None:
-        self._note_glance()
+        if procfile.tells_children():
+            self._note_glance()
         try:
             self.look_after_orphans()
         except Exception:  # the boundary of the runs that have ended: that is told all the same
@@ -508,12 +551,13 @@ class Supervisor:
 
     def _tell_end(self, child: Child, note: str) -> None:
         end = self._try_to_take_exit(child)
-        with self._lock:
-            if self._children.get(child.key) is child:  # else a newer rest of the run is there
-                del self._children[child.key]
         # What earlier attempts have left is looked for only where the end was asked for.
         has_left = child.stop is None and (bool(note) or child.key.number > 1)
         self._report(Ended(child.key, end, self._clock.now(), note, has_left=has_left))
+        # In the table until it is told: what is to come after all ends looks there for some.
+        with self._lock:
+            if self._children.get(child.key) is child:  # else a newer rest of the run is there
+                del self._children[child.key]
 
     def _try_to_take_exit(self, child: Child) -> Exit:
         try:

@@ -227,13 +227,23 @@ command = ["echo it > /tmp/x"]
 [jobs.quoted]
 every = "1h"
 command = ["echo", "a | b", "-"]
-"""
+[jobs.found]
+every = "1h"
+command = ["find", "/tmp", "-exec", "true", "{}", ";"]
+[jobs.or]
+every = "1h"
+command = ["expr", "a", "|", "b"]
+[jobs.long]
+every = "1h"
+command = ["/bin/true x/LONG"]
+""".replace("LONG", "y" * 5000)
     (tmp_path / "crontab.toml").write_text(text)
     done = pycron("check", env=environment(tmp_path))
     here = f"pycron: warning: {tmp_path / 'crontab.toml'}"
     vain, steps = f"{here}:4:", f"{here}:19: schedule of job steps:"
     way = " write it all as text"
-    assert done.stderr.splitlines() == [
+    *told, long = done.stderr.splitlines()
+    assert told == [
         f'{vain} queue_limit of job vain has no effect without overlap = "queue"',
         f'{vain} missed_limit of job vain has no effect without missed = "all"',
         f'{vain} missed_within of job vain has no effect without missed = "once" or missed = "all"',
@@ -244,6 +254,7 @@ command = ["echo", "a | b", "-"]
         f"{here}:22: command of job piped: an array has no shell, so | is an argument;{way}",
         f'{here}:25: command of job one-word: "echo it > /tmp/x" is one word, the program;{way}',
     ]
+    assert long.endswith(f"is one word, the program;{way}")
 
 
 def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_path: Path) -> None:

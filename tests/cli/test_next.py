@@ -390,4 +390,4 @@ def test_instants_are_read_in_the_zone_of_the_jobs_that_are_named(tmp_path: Path
 def test_a_task_is_no_job(env: dict[str, str]) -> None:
     """Its name is known, and that it is none of a job."""
     done = pycron("next", "task:7", env=env, check=2)
-    assert "task:7 is a submitted task, and this command takes jobs alone" in done.stderr
+    assert "task:7 names a submitted task, and this command takes jobs alone" in done.stderr

@@ -87,19 +87,19 @@ class Harness:
 
     def started(self, key: AttemptKey) -> Started:
         """Wait until the process runs."""
-        event = self._wait(lambda e: e.key == key)
+        event = self.wait_for(lambda e: e.key == key)
         assert isinstance(event, Started), event
         return event
 
     def failed(self, key: AttemptKey) -> StartFailed:
         """Wait until the start has failed."""
-        event = self._wait(lambda e: e.key == key)
+        event = self.wait_for(lambda e: e.key == key)
         assert isinstance(event, StartFailed), event
         return event
 
     def ended(self, key: AttemptKey) -> Ended:
         """Wait until the process has ended."""
-        event = self._wait(lambda e: e.key == key and isinstance(e, Ended | StartFailed))
+        event = self.wait_for(lambda e: e.key == key and isinstance(e, Ended | StartFailed))
         assert isinstance(event, Ended), event
         return event
 
@@ -137,7 +137,8 @@ class Harness:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _wait(self, wanted: Callable[[ProcessEvent], bool]) -> ProcessEvent:
+    def wait_for(self, wanted: Callable[[ProcessEvent], bool]) -> ProcessEvent:
+        """Return the first event that is wanted, once there is one."""
         for event in self.events:
             if wanted(event):
                 return event

@@ -407,7 +407,7 @@ def test_what_an_adopted_run_leaves_is_ended_where_its_spec_says_so(harness: Har
         assert harness.runner.adopt(spec, survivor)
         _sleepers(harness, 2)
         gate.write_text("go\n")
-        left = harness._wait(lambda event: event.key == KEY)
+        left = harness.wait_for(lambda event: event.key == KEY)
         assert isinstance(left, LeftOver)
         assert left.count == 2
         harness.runner.stop(KEY, force=False)

@@ -192,7 +192,7 @@ def test_what_is_stopped_before_its_instant_never_begins(harness: Harness) -> No
         harness.runner.stop(spec.key, force=False)
     reasons = set()
     for spec in specs:
-        harness._wait(lambda event, key=spec.key: event.key == key)  # type: ignore[misc]
+        harness.wait_for(lambda event, key=spec.key: event.key == key)  # type: ignore[misc]
         (event,) = harness.told(spec.key)
         assert isinstance(event, StartFailed)
         reasons.add(event.reason)
@@ -358,7 +358,7 @@ def test_what_a_job_leaves_is_told(harness: Harness) -> None:
     """P6: a process that outlives a job that an usher started is found, as any other is."""
     spec = harness.spec("sleep 3600 & :", leftovers=Leftovers.KILL)
     usher_all(harness, [spec])
-    left = harness._wait(lambda event: isinstance(event, LeftOver))
+    left = harness.wait_for(lambda event: isinstance(event, LeftOver))
     assert isinstance(left, LeftOver)
     assert left.count == 1
     harness.runner.stop(spec.key, force=True)
@@ -428,7 +428,7 @@ def _raise(*_arguments: object) -> NoReturn:
 def _answers(harness: Harness, specs: list[ProcessSpec]) -> list[int]:
     """Return how many starts have failed and how many have ended, each answered once."""
     ends = [
-        harness._wait(lambda e, k=spec.key: e.key == k and not isinstance(e, Started))  # type: ignore[misc]
+        harness.wait_for(lambda e, k=spec.key: e.key == k and not isinstance(e, Started))  # type: ignore[misc]
         for spec in specs
     ]
     answers = [e.key for e in harness.events if isinstance(e, Started | StartFailed)]

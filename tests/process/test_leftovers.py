@@ -31,7 +31,7 @@ def _start(harness: Harness, command: str, **changes: object) -> AttemptKey:
 
 
 def _left_over(harness: Harness, key: AttemptKey) -> LeftOver:
-    event = harness._wait(lambda e: e.key == key and not isinstance(e, Started))
+    event = harness.wait_for(lambda e: e.key == key and not isinstance(e, Started))
     assert isinstance(event, LeftOver), event
     return event
 

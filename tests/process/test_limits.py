@@ -167,7 +167,7 @@ def test_what_is_to_be_ended_is_looked_for_until_it_is_seen(
         for _ in range(2):
             assert looks.acquire(timeout=PATIENCE_S)
         assert [type(event) for event in harness.told(key)] == [Started]
-    assert harness._wait(lambda event: isinstance(event, LeftOver)).key == key
+    assert harness.wait_for(lambda event: isinstance(event, LeftOver)).key == key
     harness.runner.stop(key, force=True)
     assert harness.ended(key).exit.code == 0
     assert harness.leftovers() == []

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from crond_py.ports import AttemptKey
+from crond_py.model import Leftovers
+from crond_py.ports import AttemptKey, LeftOver
 from crond_py.runner import procfile, supervisor, suspects
 from crond_py.runner.child import Child
 from crond_py.runner.orphans import Orphans, list_children
 from crond_py.runner.proctree import Snapshot
-from tests.process.conftest import PROGRAMS, Harness
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended
 
 UNSHARE = ["unshare", "--fork", "--pid", "--mount-proc"]
 CAN_UNSHARE = subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
@@ -335,3 +338,78 @@ def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(
     assert orphans.start_is_over(first)
     assert orphans.look(Snapshot.take()) == []
     assert _is_reaped(orphan)
+
+
+def test_a_look_that_fails_is_made_again(reaping: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: what ends while descriptors are short stays no zombie, though nothing else happens."""
+    before = set(list_children())
+    done, gone = reaping.fifo("done"), reaping.fifo("gone")
+    key = reaping.start(
+        "read x <done; (sh -c 'echo gone >gone' &); sleep 999"  # the shell's own child is lost
+    )
+    pid = reaping.started(key).pid
+    real, shortages = Orphans.look, iter(range(2))
+
+    def look(orphans: Orphans, snapshot: Snapshot | None = None) -> object:
+        for _ in shortages:
+            raise OSError(errno.ENFILE, "planted")
+        return real(orphans, snapshot)
+
+    monkeypatch.setattr(Orphans, "look", look)
+    done.write_text("go\n")
+    assert gone.read_text() == "gone\n"
+    while set(list_children()) - before - {pid}:
+        os.sched_yield()
+    reaping.runner.stop(key, force=True)
+    assert reaping.ended(key).exit.signal == signal.SIGKILL
+
+
+def test_a_look_that_fails_tells_of_nothing_left(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: what is to be ended with a run is, once it can be seen."""
+    real, shortages = Orphans.look, iter(range(2))
+
+    def look(orphans: Orphans, snapshot: Snapshot | None = None) -> object:
+        for _ in shortages:
+            raise OSError(errno.ENFILE, "planted")
+        return real(orphans, snapshot)
+
+    monkeypatch.setattr(Orphans, "look", look)
+    pids = reaping.fifo("pid")
+    key = reaping.start(
+        "setsid sh -c 'echo $$ >pid; exec sleep 999' & exit 0", leftovers=Leftovers.KILL
+    )
+    pidfd = os.pidfd_open(int(pids.read_text()))
+    assert reaping.wait_for(lambda event: isinstance(event, LeftOver)).key == key
+    reaping.runner.stop(key, force=True)
+    reaping.ended(key)
+    assert has_ended(pidfd, patience_s=PATIENCE_S)
+
+
+def test_what_is_to_come_after_ends_waits_for_no_look_that_hangs(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: it comes once, soon, and otherwise after the look."""
+    told: list[str] = []
+    once = supervisor.Once(lambda: told.append("once"))
+    once()
+    once()
+    assert told == ["once"]
+    hung, gate = threading.Event(), threading.Event()
+    watching = reaping.runner._supervisor
+    watching._ender.call(lambda: (hung.set(), gate.wait()))
+    hung.wait()
+    pids = reaping.fifo("pid")
+    key = reaping.start("sleep 999 & echo $! >pid; exit 0", leftovers=Leftovers.KILL)
+    reaping.started(key)
+    pids.read_text()
+    while not any(child.has_ended for child in watching._table()):
+        os.sched_yield()
+    reaping.runner.tell_after_ends("late")
+    assert reaping._queue.get(timeout=PATIENCE_S) == "late"
+    gate.set()
+    assert reaping.wait_for(lambda event: isinstance(event, LeftOver)).key == key
+    reaping.runner.stop(key, force=True)
+    reaping.ended(key)
+    assert "late" not in reaping.events, "it comes once"
