@@ -60,9 +60,8 @@ for index in range(count):
 wait_for(count)
 
 
-def wait_for_orphans() -> int:
-    """Wait for the end of all children that there are now; return their number."""
-    number = 0
+def wait_for_orphans() -> None:
+    """Wait for the end of all children that there are now."""
     for pid in orphans.list_children():
         with suppress(ProcessLookupError):  # reaped since
             pidfd = os.pidfd_open(pid)
@@ -70,14 +69,13 @@ def wait_for_orphans() -> int:
             poll.register(pidfd, select.POLLIN)
             poll.poll()
             os.close(pidfd)
-            number += 1
-    return number
 
 
 # All that is left waits at the gate or sleeps for a moment: let it go, and wait for its end.
 # Each process that ends has the orphans looked after, before the end of the next is told.
+found = len(orphans.list_children())
 os.write(keeper, b"\n" * count)
-found = wait_for_orphans()
+wait_for_orphans()
 rounds = 0
 while orphans.list_children():
     wait_for_orphans()
