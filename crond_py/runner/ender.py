@@ -125,6 +125,9 @@ class Ender:
             for child in again:
                 self._queue.put(child)
             for function in filter(callable, batch):
+                if again:  # the end of one is only told after another look
+                    self._queue.put(function)
+                    continue
                 try:
                     function()
                 except Exception:  # as above
