@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -19,7 +20,7 @@ from crond_py.runner.leftovers import describe_elusive
 from crond_py.runner.marks import brand_for
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Process, Snapshot
-from tests.process.conftest import PROGRAMS, Harness
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
 
 
 @pytest.mark.parametrize("is_sure", [True, False], ids=["sure", "perhaps another's brand"])
@@ -183,6 +184,28 @@ def test_what_shows_in_no_picture_is_spoken_of(
         ender._unseen.clear()
         assert ender._look_at_all([gone]) == []
     assert watch.notes == [describe_elusive()]
+
+
+def test_what_is_to_be_called_after_a_look_waits_for_the_second_one(
+    gone: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: only by then the end is told that a late timer comes after."""
+    ender = Ender(_Watch(hunts=0))
+    order: list[str] = []
+    answers = iter([[gone], []])
+
+    def look(children: list[Child]) -> list[Child]:
+        order.append(f"look at {len(children)}")
+        return next(answers)
+
+    monkeypatch.setattr(ender, "_look_at_all", look)
+    called = threading.Event()
+    ender.look_at(gone)
+    ender.call(lambda: (order.append("call"), called.set()))
+    ender.open()
+    assert called.wait(PATIENCE_S)
+    assert order == ["look at 1", "look at 1", "call"]
+    assert ender.close()
 
 
 def _branded(*argv: str, run: int, env: Mapping[str, str] | None = None) -> int:
