@@ -537,7 +537,7 @@ def _give_up(daemon_log: Log) -> None:
 
 
 def _take_name() -> None:
-    """Be found as ``pycron`` by ps(1) and pgrep(1), and not as an interpreter."""
+    """Be found as ``pycron`` by ps(1) and pgrep(1), not as an interpreter, if that can be had."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("pycron", encoding="ascii")
 

@@ -29,11 +29,11 @@ from crond_py.crontab.tables import (
 )
 from crond_py.crontab.triggers import PERIOD, After, Expressions, Moment, Startup
 from crond_py.crontab.values import (
+    JOB_NAME,
     Choice,
     Duration,
     Flag,
     Integer,
-    JobName,
     Kind,
     Name,
     Never,
@@ -277,7 +277,7 @@ FILE_KEYS: Final = by_name(
             Named(Fields(POOL_KEYS, required=("workers",), number="workers")),
             "Bounded sets of worker slots.",
         ),
-        Key("jobs", Named(Fields(JOB_KEYS, required=("command",)), JobName()), "The jobs."),
+        Key("jobs", Named(Fields(JOB_KEYS, required=("command",)), JOB_NAME), "The jobs."),
         Key("groups", Named(Fields(GROUP_KEYS)), "Groups of jobs and their shares of the slots."),
         Key("notify", NOT_YET, "Whom to tell of outcomes, and how."),
         *(

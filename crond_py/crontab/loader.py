@@ -28,7 +28,7 @@ from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool, Scope
 from crond_py.crontab.source import Table, read_table
-from crond_py.crontab.values import JobName, is_name, not_the
+from crond_py.crontab.values import JOB_NAME, is_name, not_the
 from crond_py.dataclass import dataclass
 from crond_py.errors import CrontabError
 
@@ -225,7 +225,7 @@ class _Loader:
             self._has_entries = True
             path: KeyPath = ("jobs", name)
             try:
-                JobName().read(name)
+                JOB_NAME.read(name)
             except Refused as refused:
                 report.add_refused(path, refused)
             if not isinstance(table, dict):

@@ -13,7 +13,7 @@ from typing import Final
 
 from crond_py.crontab.fields import fields_schema
 from crond_py.crontab.keys import FILE_KEYS, JOB_KEYS, SCHEDULE_KEYS
-from crond_py.crontab.values import JobName, Schema
+from crond_py.crontab.values import JOB_NAME, Schema
 
 SCHEMA_FILE: Final = Path(__file__).with_name("crontab.schema.json")
 
@@ -24,7 +24,7 @@ def json_schema() -> Schema:
     top["properties"]["jobs"] = {
         "description": FILE_KEYS["jobs"].doc,
         "type": "object",
-        "propertyNames": JobName().schema(),
+        "propertyNames": JOB_NAME.schema(),
         "additionalProperties": {"$ref": "#/$defs/job"},
     }
     return {

@@ -331,6 +331,9 @@ class JobName(Name):
         return Name.schema(self) | {"not": {"pattern": "^[0-9]+$"}}
 
 
+JOB_NAME: Final = JobName()
+
+
 def is_name(text: str) -> bool:
     """Tell whether a job or a pool can have this name."""
     return _NAME.fullmatch(text) is not None

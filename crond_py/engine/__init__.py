@@ -43,13 +43,12 @@ unrecorded. When a schedule
 cannot be followed, that job alone is disabled and named by ``pycron status``.
 
 The modules: ``core`` (batches of events in, one flush out), ``gathering`` (how long a batch waits
-for more), ``agenda`` (when), ``ahead`` (how much
-before that), ``admission`` (whether), ``starting`` (from a slot to a process), ``attempts`` (from
-the end of an attempt to the outcome), ``stopping`` (ended early), ``signals`` (noted, then sent),
-``recovery`` (what an earlier daemon left), ``recalled`` (and had not started), ``forgotten`` (what
-its ledger has lost of that), ``chains`` and ``cycles`` (what follows what), ``pools`` and
-``shares`` (slots, and whose turn it is), ``retention``, ``outbox`` (record first, then act),
-``timekeeper``, ``lag`` (how late), ``records`` and ``events`` (the data), ``parts`` (what they
-share), ``telling`` (the log), ``status`` and ``view`` (what is told to others), ``thread`` (the
-loop around it).
+for more), ``agenda`` (when), ``ahead`` (how much before that), ``admission`` (whether),
+``starting`` (from a slot to a process), ``attempts`` (from the end of an attempt to the outcome),
+``stopping`` (ended early), ``signals`` (noted, then sent), ``recovery`` (what an earlier daemon
+left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lost of that),
+``chains`` and ``cycles`` (what follows what), ``pools`` and ``shares`` (slots, and whose turn it
+is), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
+``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
+``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
 """

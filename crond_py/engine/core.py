@@ -355,14 +355,15 @@ class Core:
         ended by its timeout, and is not in the way of the next one.
         """
         fired_at = self._parts.timekeeper.wall_at(event.popped_ns)
-        items = event.items
-        if not event.is_after_ends and (late := [i for i in items if _needs_ends(i, fired_at)]):
-            again = replace(event, items=late, is_after_ends=True)
-            self._parts.processes.tell_after_ends(again)
-            items = [item for item in items if not _needs_ends(item, fired_at)]
-        for item in items:
+        later = []
+        for item in event.items:
+            if not event.is_after_ends and _needs_ends(item, fired_at):
+                later.append(item)
+                continue
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
+        if later:
+            self._parts.processes.tell_after_ends(replace(event, items=later, is_after_ends=True))
 
     def _timer_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
         self, item: object, fired_at: datetime
@@ -470,6 +471,7 @@ class Core:
         waits = [self._ledger_trouble] if self._ledger_trouble else []
         outputs = [self._register.output_trouble] if self._register.output_trouble else []
         troubles = [*waits, *self._ledger.troubles, *outputs, *faults, *self._tasks.troubles]
+        awaited = self._waited_for() if self._register.is_stopping else []
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,
@@ -482,9 +484,7 @@ class Core:
             ),
             troubles=tuple(troubles),
             tasks=self._tasks.counts(),
-            awaited=tuple(active.run.id for active in self._waited_for())
-            if self._register.is_stopping
-            else (),
+            awaited=tuple(active.run.id for active in awaited),
         )
 
     def trigger(

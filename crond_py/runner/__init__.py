@@ -22,7 +22,8 @@ What holds, whatever happens:
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
    into holds up no look for more than two seconds.
-5. No thread wakes up while nothing happens. Only what cannot be seen or held for want of a
+5. No thread wakes up while nothing happens, but for a second or so after something of ours has
+   ended, for what that may have left. Only what cannot be seen or held for want of a
    descriptor is looked for again each second: a tree that is to be ended, and what an earlier
    runner has started. It is never taken for gone because of that.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
@@ -34,8 +35,11 @@ What holds, whatever happens:
    leave something can have brought it forth, and never where we are pid 1 or had children of
    somebody else's from the beginning; then the end of the run says that it is left.
 8. What the daemon starts for itself is an errand, and no look at the processes finds it.
-9. Marks can be taken on by any local user. They count only on processes of root, of our own user
-   and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
+9. What is to come after ends (``tell_after_ends``) comes after those of all that had ended when it
+   was asked for and a descriptor holds; where it is being looked at what one has left, after that
+   look or a fifth of a second.
+10. Marks can be taken on by any local user. They count only on processes of root, of our own user
+    and of the run's user, and on what was handed to us, which descends from a run of ours anyway.
 
 On failure: a start that fails says why in words; output that cannot be opened costs the output
 and not the run; where descriptors are short, threads wait in their place.
@@ -44,12 +48,11 @@ There is no cgroup for each run. Python cannot start a process in one, and movin
 tens of milliseconds, within which what it has started gets away: the brand is there from the fork.
 
 ``process`` has the port, ``adoption``, ``believed`` and ``rests`` its part for what others have
-started or left;
-``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans`` (by ``origins``
-and ``suspects``) do the work,
-``unheld`` for what cannot be held; ``descent`` tells who belongs to a tree by ``marks``, which
-``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``, ``environs``, ``pidfds``
-and ``subreaper`` know Linux.
+started or left; ``spawn``, ``starters``, ``supervisor``, ``ender`` (by ``reach``) and ``orphans``
+(by ``origins`` and ``suspects``) do the work, ``unheld`` for what cannot be held, ``glances`` for
+what nobody has met, ``aftercalls`` for what comes after ends; ``descent`` tells who belongs to a
+tree by ``marks``, which ``brand`` puts on; ``errands`` are none of it; ``proctree``, ``procfile``,
+``environs``, ``pidfds`` and ``subreaper`` know Linux.
 
     punctual                        holds a start until its instant; many of one go to
         bursts: ushers --> usher    small programs that do nothing but start them, see there

@@ -30,6 +30,7 @@ from typing import Final
 
 from crond_py.model import Leftovers
 from crond_py.runner import procfile, proctree
+from crond_py.runner.aftercalls import attempt
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
 from crond_py.runner.leftovers import (
@@ -110,7 +111,7 @@ class Ender:
         """
         self._queue.put(child)
 
-    def call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[[], object]) -> None:
         """Have something called after the look at all that was handed in before."""
         self._queue.put(function)
 
@@ -128,10 +129,7 @@ class Ender:
                 if again:  # the end of one is only told after another look
                     self._queue.put(function)
                     continue
-                try:
-                    function()
-                except Exception:  # as above
-                    log.exception("what was to be called has failed")
+                attempt(function)
 
     def _take(self) -> dict[object, None] | None:
         """Wait for what is to be looked at; None: the thread is to end.

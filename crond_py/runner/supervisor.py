@@ -5,10 +5,8 @@ shows whether it has left anything. If not, it is reaped at once and Ended is to
 or is being stopped, it is handed to the ender and stays a zombie, which keeps its number from being
 given away, until it is known what becomes of its tree.
 
-Of what loses its parent and has ended before it was seen only a signal tells, SIGCHLD. After one
-there is a glance, though not more than one a second (more where orphans come fast), so that none
-stays a zombie. Where it cannot be had, since we were not opened by the main thread, there is a
-glance each second as long as something is there that may leave such.
+There are such glances, too, when nothing that is under watch has ended (``glances``), so that what
+loses its parent stays no zombie.
 
 A child for which no descriptor is left is waited for by a thread of its own; what is no child of
 ours is looked for each second (``unheld``). Descriptors are taken to be short before they are used
@@ -23,46 +21,25 @@ import os
 import select
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from queue import Empty, SimpleQueue
-from typing import Any
 
 from crond_py.model import Exit
 from crond_py.ports import AttemptKey, Clock, Ended, LeftOver, ProcessEvent
 from crond_py.runner import pidfds, procfile
+from crond_py.runner.aftercalls import AfterCalls
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
+from crond_py.runner.glances import Glances
 from crond_py.runner.orphans import Hunt, Orphans
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.unheld import Unheld
 from crond_py.vital import VitalThread
 
 _REST_NS = 1_000_000_000
-_LONGEST_LOOK_NS = 200_000_000
-_GLANCE_S = 1.0
-_PICTURE_S = 10.0  # the same where it takes a look at all processes
-_SOON_S = 0.02  # where orphans come fast, so that few process numbers are taken by the dead
 
 log = logging.getLogger(__name__)
-
-
-class Once:
-    """A function that is called by whoever comes first, and by nobody after that."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._lock = threading.Lock()
-        self.is_over = False
-
-    def __call__(self) -> None:
-        """Call it, if nobody has."""
-        with self._lock:
-            was_over, self.is_over = self.is_over, True
-        if not was_over:
-            self._function()
 
 
 class Supervisor:
@@ -82,32 +59,26 @@ class Supervisor:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
-        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._overdue: deque[tuple[int, Once]] = deque()
+        self._calls = AfterCalls(clock)
         self._unheld = Unheld(clock, self._hold_late)
         self._ender = Ender(self)
         self._orphans = Orphans(self._table) if reap_orphans else None
-        self._hears = False
-        self._has_heard = True  # there may be some that have ended before
-        self._glanced_ns = 0
-        self._before: Any = None
+        self._glances = (
+            None if self._orphans is None else Glances(self._orphans, clock, self._wake_up)
+        )
         self._thread = VitalThread(target=self._run, name="pycron-supervisor", daemon=True)
 
     def open(self) -> None:
         """Start the threads."""
-        if self._orphans is not None and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGCHLD, self._hear)
-            signal.siginterrupt(signal.SIGCHLD, False)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-            self._hears = True
+        if self._glances is not None:
+            self._glances.open()
         self._ender.open()
         self._thread.start()
 
     def close(self) -> None:
         """End the threads and let go of the processes, which run on."""
-        was_hearing, self._hears = self._hears, False
-        if was_hearing and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, self._before)
+        if self._glances is not None:
+            self._glances.close()
         with self._lock:
             self._closed = True
             os.eventfd_write(self._wake, 1)
@@ -125,10 +96,9 @@ class Supervisor:
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _hear(self, _number: int, _frame: object) -> None:
-        """Note that a child has ended, which need not be one that anybody watches."""
-        if self._hears and not self._has_heard:
-            self._has_heard = True
+    def _wake_up(self) -> None:
+        """Have the thread see what there is to do. Takes no lock: a signal's handler calls it."""
+        if not self._closed:
             os.eventfd_write(self._wake, 1)
 
     def call(self, function: Callable[[], None]) -> None:
@@ -140,6 +110,22 @@ class Supervisor:
             if not self._closed:
                 self._calls.put(function)
                 os.eventfd_write(self._wake, 1)
+
+    def call_after_looks(self, function: Callable[[], None]) -> None:
+        """Have something called once the ends are told of what has ended by now.
+
+        Also of what has left something, where a look tells that soon (see ``aftercalls``).
+        """
+
+        def go_on() -> None:
+            with self._lock:
+                are_looked_at = any(child.has_ended for child in self._children.values())
+            if are_looked_at:
+                self._ender.call(self._calls.wait_for_look(function))
+            else:
+                function()
+
+        self.call(go_on)
 
     def start_begins(self, key: AttemptKey) -> int:
         """Note that a process is about to be started; returns what ``start_is_over`` wants."""
@@ -223,7 +209,7 @@ class Supervisor:
     def _enter(self, child: Child) -> None:
         is_first = not self._children
         self._children[child.key] = child
-        if is_first and not self._hears:
+        if is_first and self._glances is not None and not self._glances.hears:
             os.eventfd_write(self._wake, 1)  # from now on there are glances at our children
 
     def _hold_late(self, child: Child, pidfd: int) -> bool:
@@ -281,7 +267,10 @@ class Supervisor:
         return self._orphans.strays_of(child) if self._orphans is not None else {}
 
     def sees_orphans(self, child: Child) -> bool:
-        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        """Return whether all that a child leaves is, or descends from, an orphan that we have met.
+
+        Not so after a look for these that has failed.
+        """
         if self._orphans is None or child.is_adopted or self._is_blind:
             return False
         return procfile.tells_children()
@@ -335,10 +324,8 @@ class Supervisor:
             if not self._is_blind:
                 log.warning("cannot look for what jobs have left behind: %s", error)
             self._is_blind = True  # said once, until a look succeeds
-            with self._lock:
-                if not self._closed:  # so that there is another one
-                    self._has_heard = True
-                    os.eventfd_write(self._wake, 1)
+            if self._glances is not None:
+                self._glances.want()
             return
         self._is_blind = False
         for orphan in unwatched:
@@ -362,62 +349,16 @@ class Supervisor:
                 log.exception("the ends of processes are told late")
                 self._rest()
 
-    def _take_calls(self) -> list[Callable[[], None]]:
-        calls = []
-        with suppress(Empty):
-            while True:
-                calls.append(self._calls.get_nowait())
-        return calls
-
     def _wait_once(self) -> None:
         """Wait until something has happened, and act on it; then call what was to be called.
 
         That was put before it was asked what has ended, so it comes after that.
         """
-        calls = self._take_calls()
+        calls = self._calls.take()
         try:
             self._attend_all(0 if calls else self._patience_s())
         finally:
-            for call in calls:
-                self._make(call)
-            self._call_what_is_overdue()
-
-    def call_after_looks(self, function: Callable[[], None]) -> None:
-        """Have something called once the ends of those are told, too, that have left something.
-
-        As far as one look tells that they have ended, and it does not take long.
-        """
-
-        def go_on() -> None:
-            with self._lock:
-                are_looked_at = any(child.has_ended for child in self._children.values())
-            if not are_looked_at:
-                function()
-                return
-            once = Once(function)
-            self._overdue.append((self._clock.monotonic_ns() + _LONGEST_LOOK_NS, once))
-            self._ender.call(once)
-
-        self.call(go_on)
-
-    def _patience_with_looks_s(self) -> float | None:
-        """Return how long there is until a call does not wait for a look any more."""
-        while self._overdue and self._overdue[0][1].is_over:
-            self._overdue.popleft()
-        if not self._overdue:
-            return None
-        return max(0.0, (self._overdue[0][0] - self._clock.monotonic_ns()) / 1e9)
-
-    def _call_what_is_overdue(self) -> None:
-        while self._patience_with_looks_s() == 0:
-            self._make(self._overdue.popleft()[1])
-
-    @staticmethod
-    def _make(call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Exception:  # the boundary of one call: those behind it are made
-            log.exception("what was to be called has failed")
+            self._calls.make(calls)
 
     def _attend_all(self, patience_s: float | None) -> None:
         # A descriptor is closed only after the events that came with it: until then its number
@@ -438,7 +379,7 @@ class Supervisor:
                 to_close.append(descriptor)
         if leaders or to_close:
             to_close += self._leaders_have_ended(leaders)
-        elif self._patience_with_orphans_s() == 0:
+        elif self._patience_for_glance_s() == 0:
             self._glance()
         for descriptor in to_close:
             os.close(descriptor)
@@ -447,34 +388,23 @@ class Supervisor:
         """Look after our orphans, though nothing is known to have ended."""
         if procfile.tells_children():
             self._try_to_look_after_orphans()
-        else:
-            self._note_glance()
+        elif self._glances is not None:
+            self._glances.begins()
             self._ender.look_at(None)
-
-    def _note_glance(self) -> None:
-        self._has_heard = False  # what ends from now on is heard of again
-        self._glanced_ns = self._clock.monotonic_ns()
 
     def _patience_s(self) -> float | None:
         """Return for how long nothing needs to be looked at; None: until something happens."""
         waits = (
             self._unheld.patience_s(),
-            self._patience_with_orphans_s(),
-            self._patience_with_looks_s(),
+            self._calls.patience_s(),
+            self._patience_for_glance_s(),
         )
         return min((wait for wait in waits if wait is not None), default=None)
 
-    def _patience_with_orphans_s(self) -> float | None:
-        if self._orphans is None:
+    def _patience_for_glance_s(self) -> float | None:
+        if self._glances is None:
             return None
-        is_wanted = self._has_heard if self._hears else self._children or self._orphans.are_there
-        if not is_wanted and not self._orphans.want_another_look:
-            return None
-        interval_s = _GLANCE_S if procfile.tells_children() else _PICTURE_S
-        if self._orphans.come_fast:
-            interval_s = _SOON_S
-        passed_s = (self._clock.monotonic_ns() - self._glanced_ns) / 1e9
-        return max(0.0, interval_s - passed_s)
+        return self._glances.patience_s(are_children=bool(self._children))
 
     def _rest(self) -> None:
         """Let a second go by, so that a fault that stays does not keep a processor busy."""
@@ -537,8 +467,8 @@ class Supervisor:
         return to_close
 
     def _try_to_look_after_orphans(self) -> None:
-        if procfile.tells_children():
-            self._note_glance()
+        if self._glances is not None and procfile.tells_children():
+            self._glances.begins()
         try:
             self.look_after_orphans()
         except Exception:  # the boundary of the runs that have ended: that is told all the same

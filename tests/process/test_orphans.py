@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from crond_py.model import Leftovers
-from crond_py.ports import AttemptKey, LeftOver
-from crond_py.runner import procfile, supervisor, suspects
+from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessEvent
+from crond_py.runner import glances, procfile, suspects
 from crond_py.runner.child import Child
-from crond_py.runner.orphans import Orphans, list_children
+from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Snapshot
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended
 
@@ -63,7 +63,7 @@ def test_no_orphan_stays_a_zombie_while_nothing_else_happens(
     """What a run that goes on leaves behind is reaped though no run ends meanwhile."""
     if not tells_children:
         monkeypatch.setattr(procfile, "tells_children", lambda: False)
-        monkeypatch.setattr(supervisor, "_PICTURE_S", 0.1)
+        monkeypatch.setattr(glances, "_PICTURE_S", 0.1)
     before = set(list_children())
     done = reaping.fifo("done")
     key = reaping.start(
@@ -340,14 +340,33 @@ def test_an_orphan_is_reaped_once_the_starts_it_could_belong_to_are_over(
     assert _is_reaped(orphan)
 
 
-def test_a_look_that_fails_is_made_again(reaping: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P8: what ends while descriptors are short stays no zombie, though nothing else happens."""
-    before = set(list_children())
-    done, gone = reaping.fifo("done"), reaping.fifo("gone")
-    key = reaping.start(
-        "read x <done; (sh -c 'echo gone >gone' &); sleep 999"  # the shell's own child is lost
-    )
-    pid = reaping.started(key).pid
+@pytest.mark.parametrize("by", ["look", "hunt"])
+def test_what_has_ended_hands_its_suspects_on(others: list[Child], by: str) -> None:
+    """P6: what it has left may be of a run that is over by the time that this is met."""
+    left, cancelled = _job(1 << 22, 1), _job(1 << 22 | 1, 2)
+    table = [left, cancelled, *others]
+    orphans = Orphans(lambda: table)
+    dead = _ended_child()
+    if by == "look":
+        assert orphans.look() == []
+    else:
+        assert orphans.hunt(cancelled, {}, kill=True).has_doubts
+    assert _is_reaped(dead)
+    table.remove(left)  # it has ended by itself, and may leave what it likes
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "999"], {})
+    try:
+        cancelled.stop = signal.SIGKILL
+        assert orphans.hunt(cancelled, {}, kill=True) == Hunt([], has_ended=False, has_doubts=True)
+        assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        assert [orphan.pid for orphan in orphans.look()] == [pid]
+        assert orphans.may_have(left.key)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _fail_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the next two looks for orphans fail."""
     real, shortages = Orphans.look, iter(range(2))
 
     def look(orphans: Orphans, snapshot: Snapshot | None = None) -> object:
@@ -356,6 +375,17 @@ def test_a_look_that_fails_is_made_again(reaping: Harness, monkeypatch: pytest.M
         return real(orphans, snapshot)
 
     monkeypatch.setattr(Orphans, "look", look)
+
+
+def test_a_look_that_fails_is_made_again(reaping: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8: what ends while descriptors are short stays no zombie, though nothing else happens."""
+    before = set(list_children())
+    done, gone = reaping.fifo("done"), reaping.fifo("gone")
+    key = reaping.start(
+        "read x <done; (sh -c 'echo gone >gone' &); sleep 999"  # the shell's own child is lost
+    )
+    pid = reaping.started(key).pid
+    _fail_to_look(monkeypatch)
     done.write_text("go\n")
     assert gone.read_text() == "gone\n"
     while set(list_children()) - before - {pid}:
@@ -368,14 +398,7 @@ def test_a_look_that_fails_tells_of_nothing_left(
     reaping: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P6: what is to be ended with a run is, once it can be seen."""
-    real, shortages = Orphans.look, iter(range(2))
-
-    def look(orphans: Orphans, snapshot: Snapshot | None = None) -> object:
-        for _ in shortages:
-            raise OSError(errno.ENFILE, "planted")
-        return real(orphans, snapshot)
-
-    monkeypatch.setattr(Orphans, "look", look)
+    _fail_to_look(monkeypatch)
     pids = reaping.fifo("pid")
     key = reaping.start(
         "setsid sh -c 'echo $$ >pid; exec sleep 999' & exit 0", leftovers=Leftovers.KILL
@@ -387,15 +410,8 @@ def test_a_look_that_fails_tells_of_nothing_left(
     assert has_ended(pidfd, patience_s=PATIENCE_S)
 
 
-def test_what_is_to_come_after_ends_waits_for_no_look_that_hangs(
-    reaping: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_to_come_after_ends_waits_for_no_look_that_hangs(reaping: Harness) -> None:
     """P4: it comes once, soon, and otherwise after the look."""
-    told: list[str] = []
-    once = supervisor.Once(lambda: told.append("once"))
-    once()
-    once()
-    assert told == ["once"]
     hung, gate = threading.Event(), threading.Event()
     watching = reaping.runner._supervisor
     watching._ender.call(lambda: (hung.set(), gate.wait()))
@@ -413,3 +429,23 @@ def test_what_is_to_come_after_ends_waits_for_no_look_that_hangs(
     reaping.runner.stop(key, force=True)
     reaping.ended(key)
     assert "late" not in reaping.events, "it comes once"
+
+
+def test_what_is_to_come_after_ends_comes_after_one_that_is_just_being_told(
+    reaping: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: also where that was asked for between the last look and the word of the end."""
+    watching, asked = reaping.runner._supervisor, threading.Event()
+    tell = watching._report
+
+    def ask_first(event: ProcessEvent) -> None:
+        if isinstance(event, Ended):
+            reaping.runner.tell_after_ends("late")
+            watching.call(asked.set)
+            assert asked.wait(PATIENCE_S)
+        tell(event)
+
+    monkeypatch.setattr(watching, "_report", ask_first)
+    key = reaping.start("sleep 999 & exit 0")
+    assert reaping.ended(key).note.startswith("left 1 process running")
+    assert reaping._queue.get(timeout=PATIENCE_S) == "late"

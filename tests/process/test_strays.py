@@ -57,6 +57,18 @@ def _stray_from(harness: Harness, name: str) -> tuple[int, int]:
     return pid, pidfd
 
 
+def _assert_left_until(
+    harness: Harness, first: AttemptKey, last: AttemptKey, stray: tuple[int, int]
+) -> None:
+    """See that a stray is left at the end of one run, with a word, and ended with another."""
+    pid, pidfd = stray
+    assert harness.ended(first).note == _note(pid)
+    assert not has_ended(os.dup(pidfd))
+    harness.runner.stop(last, force=True)
+    assert harness.ended(last).note == ""
+    assert has_ended(pidfd)
+
+
 def _ticks_now() -> float:
     """Return what a process that starts now has for its start."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1
@@ -144,13 +156,9 @@ def test_what_may_be_left_of_a_run_that_leaves_nothing_is_told_of(
     other = start("sleep 997; true")
     gate = reaping.fifo("gate")
     key = start(f"{_stray('pid')}; read x <{gate}", leftovers=Leftovers.KILL)
-    pid, pidfd = _stray_from(reaping, "pid")
+    stray = _stray_from(reaping, "pid")
     gate.write_text("go\n")
-    assert reaping.ended(key).note == _note(pid)
-    assert not has_ended(os.dup(pidfd))
-    reaping.runner.stop(other, force=True)
-    assert reaping.ended(other).note == ""
-    assert has_ended(pidfd)
+    _assert_left_until(reaping, key, other, stray)
 
 
 def test_what_may_be_of_a_run_that_is_ended_gently_is_not_killed(
@@ -162,16 +170,12 @@ def test_what_may_be_of_a_run_that_is_ended_gently_is_not_killed(
     other, third = start("trap '' TERM; echo up >up; sleep 997; true"), start("sleep 996; true")
     assert (reaping.directory / "up").read_text() == "up\n"
     key = start(f"{_stray('pid')}; sleep 998; true")
-    pid, pidfd = _stray_from(reaping, "pid")
+    stray = _stray_from(reaping, "pid")
     reaping.runner.stop(other, force=False)
     reaping.runner.stop(third, force=True)
     reaping.ended(third)  # so the other has been seen to, while the one was not yet to end
     reaping.runner.stop(key, force=True)
-    assert reaping.ended(key).note == _note(pid)
-    assert not has_ended(os.dup(pidfd))
-    reaping.runner.stop(other, force=True)
-    assert reaping.ended(other).note == ""
-    assert has_ended(pidfd)
+    _assert_left_until(reaping, key, other, stray)
 
 
 def _stubborn(name: str) -> str:
@@ -188,18 +192,14 @@ def test_what_one_kills_is_not_what_another_still_ends_gently(
         reaping.fifo(name)
     hasty, third = start("trap '' TERM; sleep 996; true"), start("sleep 997; true")
     key = start(f"{_stubborn('pid')}; trap '' TERM; echo up >up; sleep 998; true")
-    pid, pidfd = _stray_from(reaping, "pid")
+    stray = _stray_from(reaping, "pid")
     assert (reaping.directory / "up").read_text() == "up\n"
     reaping.runner.stop(hasty, force=False)
     reaping.runner.stop(key, force=False)
     reaping.runner.stop(third, force=True)
     reaping.ended(third)  # so both have been seen to
     reaping.runner.stop(hasty, force=True)
-    assert reaping.ended(hasty).note == _note(pid)
-    assert not has_ended(os.dup(pidfd))
-    reaping.runner.stop(key, force=True)
-    assert reaping.ended(key).note == ""
-    assert has_ended(pidfd)
+    _assert_left_until(reaping, hasty, key, stray)
 
 
 def test_a_stray_that_lives_is_told_of_at_every_end(reaping: Harness, start: Start) -> None:
@@ -209,14 +209,10 @@ def test_a_stray_that_lives_is_told_of_at_every_end(reaping: Harness, start: Sta
     slow = start("trap '' TERM; echo up >up; sleep 996; true")
     assert (reaping.directory / "up").read_text() == "up\n"
     key = start(f"{_stubborn('pid')}; exec sleep 998")
-    pid, pidfd = _stray_from(reaping, "pid")
+    stray = _stray_from(reaping, "pid")
     reaping.runner.stop(slow, force=False)
     reaping.runner.stop(key, force=False)
-    assert reaping.ended(key).note == _note(pid)
-    assert not has_ended(os.dup(pidfd))
-    reaping.runner.stop(slow, force=True)
-    assert reaping.ended(slow).note == ""
-    assert has_ended(pidfd)
+    _assert_left_until(reaping, key, slow, stray)
 
 
 def test_what_has_ended_is_not_said_to_be_left() -> None:

@@ -704,9 +704,10 @@ def test_a_stop_leaves_what_is_late_to_the_next_daemon(world: World, is_hungry: 
     world.pass_time(SECOND)
     assert world.daemon is not None
     world.clock.advance_ns(4_000_000_000)
-    core, now_ns = world.daemon.core, world.clock.monotonic_ns()
-    due = world.daemon.timers.pop_due(now_ns) if is_hungry else []
-    core.handle([TimersFired(due, now_ns), Call(lambda: core.stop(None, lambda: None))])
+    core, due_ns = world.daemon.core, world.clock.monotonic_ns() - 3_000_000_000
+    due = world.daemon.timers.pop_due(due_ns) if is_hungry else []
+    assert len(due) == is_hungry
+    core.handle([TimersFired(due, due_ns), Call(lambda: core.stop(None, lambda: None))])
     world.kill_daemon()
     world.pass_time(10 * SECOND)
     world.boot_daemon()
