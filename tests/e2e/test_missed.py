@@ -186,8 +186,9 @@ def test_hour_forward(daemon: Daemon, clock: WallClock) -> None:
     clock.step(timedelta(hours=1))
     step = log.wait("the clock was set forward")
     since = log.events.index(step)
-    assert log.wait("run started", job="cron", since=since)["cause"] == "catch_up"
-    log.wait("run started", job="cron", count=4, since=since)
+    # One that was due just before the step may be told to have started after it.
+    log.wait("run started", job="cron", cause="catch_up", since=since)
+    log.wait("run started", job="cron", count=5, since=since)
     log.wait("run started", job="beat", count=4, since=since)
     daemon.stop()
     cron = daemon.history("cron")
