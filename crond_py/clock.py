@@ -24,6 +24,9 @@ _LONGEST_WAIT_NS = int(threading.TIMEOUT_MAX) * 1_000_000_000
 
 _GOOD_READING_NS = 20_000
 
+_WAKES_LATE_NS = 150_000
+"""How late a wait of an idle machine's returns: its timer slack, see prctl(2), and the wake-up."""
+
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -68,6 +71,19 @@ class SystemClock:
         remaining_ns = min(deadline_ns - self.monotonic_ns(), _LONGEST_WAIT_NS)
         if remaining_ns > 0:
             condition.wait(remaining_ns / 1_000_000_000)
+
+
+def wait_closely(clock: Clock, deadline_ns: int) -> None:
+    """Return at ``deadline_ns`` of ``clock.monotonic_ns``, not before it and hardly after it.
+
+    The last of it is spent looking at the clock, so this is for waits that something hangs on.
+    """
+    condition = threading.Condition(threading.Lock())
+    with condition:
+        while clock.monotonic_ns() < deadline_ns - _WAKES_LATE_NS:
+            clock.wait(condition, deadline_ns - _WAKES_LATE_NS)
+    while clock.monotonic_ns() < deadline_ns:
+        pass
 
 
 def wall_offset_ns(clock: Clock) -> int:

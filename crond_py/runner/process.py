@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from crond_py.clock import instant_of
+from crond_py.clock import instant_of, wait_closely
 from crond_py.dataclass import dataclass
 from crond_py.model import Exit, OutputMode
 from crond_py.ports import (
@@ -67,6 +67,14 @@ class Wanted:
     stop: signal.Signals | None = None
     ready: Ready | None = None
     was_looked_up: bool = False
+
+
+class NotWantedError(Exception):
+    """A start is not to be made any more, for ``reason``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class ProcessRunner:
@@ -371,11 +379,26 @@ class ProcessRunner:
             self._let_go.note(spec.held_for)
         try:
             return spawn(
-                spec, streams=self._streams, ready=wanted.ready, look_up=self._lookups.account
+                spec,
+                streams=self._streams,
+                ready=wanted.ready,
+                look_up=self._lookups.account,
+                hold=lambda: self._await_instant(wanted),
             )
+        except NotWantedError as error:
+            return Refused(error.reason)
         except Exception:  # the boundary of one run: the other starts go on
             log.exception("could not start run %s", spec.tag)
             return Refused(FAILED)
+
+    def _await_instant(self, wanted: Wanted) -> None:
+        """Return when a start is due, if it is still to be made then. Raises NotWantedError."""
+        if wanted.at_ns > self._clock.monotonic_ns():
+            wait_closely(self._clock, wanted.at_ns)
+            with self._lock:
+                reason = self._why_not(wanted)
+            if reason:
+                raise NotWantedError(reason)
 
     def _watch(self, spec: ProcessSpec, spawned: Spawned, started_at: datetime) -> Child:
         """Tell that a process runs, and have it watched. Does not raise."""

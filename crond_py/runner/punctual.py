@@ -2,10 +2,11 @@
 
 What a start needs is found ahead of its instant, by the threads that start processes. It then
 waits here. ``GATHERING_NS`` before the instant those that are there, if they are many, go to
-ushers (see ``ushers``), and so do, at the instant, those that were not ready by then, if these
-are many, too; all others go to the starters. What is late already and has many before it waits
-for the next of the instants that ``soon`` names, and others like it. The thread is begun when
-it is first needed and sleeps without a time limit while nothing waits.
+ushers (see ``ushers``), and so do, ``LEAD_NS`` before it, those that were not ready by then, if
+these are many, too; all others go to the starters, which wait for what is left. What is late
+already and has many before it waits for the next of the instants that ``soon`` names, and others
+like it. The thread is begun when it is first needed and sleeps without a time limit while nothing
+waits.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ GATHERING_NS: Final = 100_000_000
 On a busy machine that takes several times the ten milliseconds that it does on another.
 """
 
+LEAD_NS: Final = 1_000_000
+"""How long before the instant a start goes on: to be all but made when it comes."""
+
 A_MOMENT_NS: Final = 20_000_000
 """For how long starts that are late are gathered."""
 
@@ -42,7 +46,7 @@ Held = tuple[ProcessSpec, Ready | None]
 
 
 class Punctual:
-    """Calls ``start`` for a spec, or ``usher`` for many of an instant.
+    """Calls ``start`` for a spec a little before its instant, or ``usher`` for many of an instant.
 
     Both must return soon and not raise.
 
@@ -87,14 +91,14 @@ class Punctual:
             if self._thread is None and not self._is_closed:
                 self._thread = self._begin()
             if self._thread is None and not self._is_closed:
-                while self._clock.monotonic_ns() < at_ns:
-                    self._clock.wait(self._changed, at_ns)  # the caller's thread has to do
+                while self._clock.monotonic_ns() < at_ns - LEAD_NS:  # the caller's thread has to do
+                    self._clock.wait(self._changed, at_ns - LEAD_NS)
                 self._start(spec)
                 return
             held = self._held.get(at_ns)
             if held is None:
                 held = self._held[at_ns] = {}
-                heapq.heappush(self._wakes, (at_ns, at_ns))
+                heapq.heappush(self._wakes, (at_ns - LEAD_NS, at_ns))
                 gather_ns = at_ns - GATHERING_NS
                 if self._usher is not None and gather_ns > self._clock.monotonic_ns():
                     heapq.heappush(self._wakes, (gather_ns, at_ns))
@@ -147,11 +151,12 @@ class Punctual:
                     self._clock.wait(self._changed, wake_ns)
                     continue
                 heapq.heappop(self._wakes)
-                if wake_ns == at_ns and self._is_put_off(at_ns):
+                is_last = wake_ns == at_ns - LEAD_NS
+                if is_last and self._is_put_off(at_ns):
                     continue
                 many = self._take_many(at_ns)
                 rest: list[ProcessSpec] = []
-                if wake_ns == at_ns:
+                if is_last:
                     rest = [spec for spec, _ in self._held.pop(at_ns).values()]
                 if many or rest:
                     return rest, many, at_ns
@@ -170,7 +175,7 @@ class Punctual:
             self._held[later_ns] = held | self._held[later_ns]
         else:
             self._held[later_ns] = held
-            heapq.heappush(self._wakes, (later_ns, later_ns))
+            heapq.heappush(self._wakes, (later_ns - LEAD_NS, later_ns))
         self._late[later_ns] = first_ns
         return True
 

@@ -91,23 +91,26 @@ def spawn(
     streams: tuple[int, int] | None = None,
     ready: Ready | None = None,
     look_up: Callable[[str | None], Account] = find_account,
+    hold: Callable[[], None] = lambda: None,
 ) -> Spawned | Refused:
     """Start the process. The caller is the one that waits for it.
 
     With ``streams`` standard output and error go to these descriptors, whatever the spec says.
-    ``ready`` is what was made of the spec a moment ago. ``look_up`` finds the account.
+    ``ready`` is what was made of the spec a moment ago. ``look_up`` finds the account. ``hold`` is
+    called when all else is done; what it raises comes through, and then there is no process.
     """
     if ready is not None:
         with suppress(CannotStartError):  # if it is still so, that is told below
-            return _start(ready.spec, ready.setting, Prepared(ready.program, None), streams)
+            prepared = Prepared(ready.program, None)
+            return _start(ready.spec, ready.setting, prepared, streams, hold)
     try:
         setting = resolve(spec, look_up(spec.user))
         *without, (spec, setting) = _ways(spec, setting)
         for way in without:
             with suppress(CannotStartError), prepare(*way) as prepared:
-                return _start(*way, prepared, streams)
+                return _start(*way, prepared, streams, hold)
         with prepare(spec, setting) as prepared:
-            return _start(spec, setting, prepared, streams)
+            return _start(spec, setting, prepared, streams, hold)
     except CannotStartError as error:
         return Refused(str(error))
 
@@ -132,12 +135,17 @@ def _ways(
 
 
 def _start(
-    spec: ProcessSpec, setting: Setting, prepared: Prepared, streams: tuple[int, int] | None
+    spec: ProcessSpec,
+    setting: Setting,
+    prepared: Prepared,
+    streams: tuple[int, int] | None,
+    hold: Callable[[], None],
 ) -> Spawned:
     output, note = (None, "") if streams is not None else _open_output(spec, setting)
     target = subprocess.DEVNULL if output is None else output
     try:
         way = execute_confined if is_confined(spec) else execute
+        hold()
         pid = way(spec, setting, prepared, streams or (target, target))
         return Spawned(pid, _peak_memory_kb(), note)
     finally:

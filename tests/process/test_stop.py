@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from crond_py.clock import SystemClock
 from crond_py.model import Exit
-from crond_py.ports import AttemptKey, Ended, ProcessSpec, Started
+from crond_py.ports import AttemptKey, Clock, Ended, ProcessSpec, Started
 from crond_py.runner import ender as ender_module
-from crond_py.runner import pidfds, process, proctree, starters
+from crond_py.runner import pidfds, process, proctree, punctual, starters
 from crond_py.runner.adoption import headless
 from crond_py.runner.child import Child
 from crond_py.runner.descent import Root
@@ -575,6 +576,40 @@ def test_a_stop_during_the_start_is_carried_out_after_it(harness: Harness) -> No
     os.close(reader)
     if isinstance(events[-1], Ended):
         assert events[-1].exit.signal == signal.SIGKILL
+
+
+@pytest.mark.parametrize("asked", ["stop", "recall", "nothing"])
+def test_a_stop_in_the_moment_before_the_start_prevents_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A start of which all is made ready just waits for its instant, and can be taken back."""
+    told: queue.Queue[int] = queue.Queue()
+    gate = threading.Event()
+
+    def wait_here(_clock: Clock, deadline_ns: int) -> None:
+        told.put(deadline_ns)
+        assert gate.wait(PATIENCE_S)
+
+    monkeypatch.setattr(process, "wait_closely", wait_here)
+    monkeypatch.setattr(punctual, "LEAD_NS", 7_200_000_000_000)
+    spec = harness.spec("echo ran > ran", output=harness.directory / "output")
+    at_ns = SystemClock().monotonic_ns() + 3_600_000_000_000
+    harness.runner.start(spec, at_ns=at_ns)
+    assert told.get(timeout=PATIENCE_S) == at_ns
+    assert (harness.directory / "output").exists()
+    assert harness.told(spec.key) == []
+    if asked == "stop":
+        harness.runner.stop(spec.key, force=False)
+    elif asked == "recall":
+        harness.runner.recall()
+    gate.set()
+    if asked == "nothing":
+        assert harness.ended(spec.key).exit.code == 0
+    else:
+        failed = harness.failed(spec.key)
+        assert failed.reason.startswith({"stop": "stopped", "recall": "recalled"}[asked])
+        assert failed.is_recalled is (asked == "recall")
+    assert (harness.directory / "ran").exists() is (asked == "nothing")
 
 
 @pytest.mark.parametrize("asked", ["stop", "recall"])

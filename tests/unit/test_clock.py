@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from freezegun import freeze_time
 
-from crond_py.clock import SystemClock, to_ns, wall_offset_ns
+from crond_py.clock import SystemClock, to_ns, wait_closely, wall_offset_ns
 from tests.support.clock import FakeClock
 
 
@@ -77,6 +77,37 @@ def test_wait_for_what_has_passed_returns_at_once() -> None:
     with condition:
         clock.wait(condition, clock.monotonic_ns())
         clock.wait(condition, -(10**30))
+
+
+def test_a_close_wait_looks_at_the_clock_for_the_last_of_it() -> None:
+    """It sleeps most of its time, also where that returns early, and never returns early itself."""
+    naps: list[int] = []
+
+    class Restless(FakeClock):
+        def monotonic_ns(self) -> int:
+            self.advance_ns(1_000)
+            return super().monotonic_ns()
+
+        def wait(self, condition: threading.Condition, deadline_ns: int | None) -> None:
+            assert deadline_ns is not None
+            remaining_ns = deadline_ns - FakeClock.monotonic_ns(self)
+            naps.append(remaining_ns)
+            self.advance_ns(remaining_ns // 2 if len(naps) == 1 else remaining_ns)
+
+    clock = Restless()
+    begin_ns = FakeClock.monotonic_ns(clock)
+    wait_closely(clock, begin_ns + 1_000_000)
+    waited_ns = FakeClock.monotonic_ns(clock) - begin_ns
+    assert 1_000_000 <= waited_ns <= 1_001_000
+    assert len(naps) == 2
+    assert naps[0] // 2 + naps[1] >= 800_000
+
+
+def test_a_close_wait_for_what_has_passed_returns_at_once() -> None:
+    """Nothing is waited for that was due before."""
+    clock = FakeClock()
+    wait_closely(clock, clock.monotonic_ns())
+    wait_closely(clock, clock.monotonic_ns() - 1_000_000_000)
 
 
 def test_offset_is_never_too_large() -> None:
