@@ -105,7 +105,7 @@ class Attempts:
         self._parts.drop_timer(active, "wait_timer")
         active.stage = Stage.RUNNING
         active.run = replace(active.run, state=State.RUNNING, retry_at=None)
-        if active.share is None:
+        if active.stake is None:
             self._register.slots(active.job).take(active)
 
     def left_over(self, event: LeftOver) -> None:
@@ -344,10 +344,10 @@ class Attempts:
     @contextmanager
     def giving_slot_back(self, active: ActiveRun) -> Iterator[None]:
         """Release a run's slot, if it has one, and in the end give it to whoever waits for one."""
-        slots, share = self._register.slots(active.job), active.share
+        slots, stake = self._register.slots(active.job), active.stake
         slots.release(active)
         yield
-        if share is not None and share.group.max_running is not None:
+        if stake is not None and stake.share.group.max_running is not None:
             self.starter.fill_all()  # its group may have waited for a slot in any pool
         else:
             self.starter.fill(slots)

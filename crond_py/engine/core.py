@@ -26,6 +26,7 @@ from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
+from crond_py.engine.shares import Shares
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import STOPPED, Starter
 from crond_py.engine.status import job_status, pool_status
@@ -74,7 +75,7 @@ class Core:
     def __init__(self, parts: Parts, ledger: Ledger) -> None:
         self._parts = parts
         self._ledger = ledger
-        self._register = register = Register()
+        self._register = register = Register(Shares(parts.timekeeper.reading))
         signals = Signals(parts)
         self._starter = Starter(parts, register, signals)
         self._attempts = Attempts(parts, register, self._starter, signals)

@@ -71,5 +71,5 @@ class Gathering:
 
     def _is_awaited_elsewhere(self, job: Job) -> bool:
         """Whether an end of a job's run may let one of another pool begin."""
-        bound = self._register.shares.of(job).group.max_running
+        bound = self._register.shares.ceiling(job)
         return bound is not None or self._chains.is_followed(job.name)

@@ -12,8 +12,9 @@ from crond_py.crontab.model import Crontab, Job, Pool
 from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
-from crond_py.engine.pools import Shares, Slots
+from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
+from crond_py.engine.shares import Shares
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run, Task
 from crond_py.ports import AttemptKey, KeptOutputs, Processes, ProcessSpec, Timers
@@ -118,11 +119,11 @@ class Register:
     there is no such job any more.
     """
 
+    shares: Shares
     runs: dict[int, ActiveRun] = field(default_factory=dict)
     states: dict[str, JobState] = field(default_factory=dict)
     tasks: dict[str, JobState] = field(default_factory=dict)
     pools: dict[str, Slots] = field(default_factory=dict)
-    shares: Shares = field(default_factory=Shares)
     is_stopping: bool = False
     stopping_ns: int = 0
     ends_runs: str = ""

@@ -16,7 +16,8 @@ from crond_py.policy import Load, Occurrences
 from crond_py.ports import AttemptKey, Timer
 
 if TYPE_CHECKING:
-    from crond_py.engine.shares import Share, Ticket
+    from crond_py.engine.lines import Ticket
+    from crond_py.engine.shares import Stake
 
 NOT_THERE = "the job was removed from the crontab"
 
@@ -70,7 +71,7 @@ class ActiveRun:
     is gone, or nobody knows which it is, and ``is_cut_short`` that it may be run again for it.
     ``earlier_users`` are whom its earlier attempts were started as, None where nobody knows;
     ``is_taken_over``: an earlier daemon has made one of them.
-    ``ticket`` is its place among those that wait for a slot, ``share`` what its slot counts to,
+    ``ticket`` is its place among those that wait for a slot, ``stake`` what its slot counts to,
     ``waits`` what it has waited for before its first start, ``ready_ns`` from when it could have
     begun, on the monotonic clock. ``on_begun`` is called once it waits for its turn no longer,
     ``on_end`` with the finished run once its outcome is in the ledger.
@@ -93,7 +94,7 @@ class ActiveRun:
     ticket: Ticket | None = None
     waits: Waits | None = None
     ready_ns: int = 0
-    share: Share | None = None
+    stake: Stake | None = None
     on_begun: Callable[[], None] | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 

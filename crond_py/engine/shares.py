@@ -1,35 +1,40 @@
-"""Fair shares of the slots: whose run is next when more waits than can run.
+"""Fair shares of the slots: what each group has used of a pool while it stood in line for more.
 
-Runs belong to groups. A group's share of the slots that are in use is in proportion to its weight:
-the next slot goes to the group that has the fewest in use for its weight, and among equals to the
-one that has been given the fewest, by weight, so that one slot alone is shared fairly over time.
-Within a group the earlier due goes first.
+Runs belong to groups. What is shared is the time of a pool's slots, by weight: a group of weight 3
+gets three times as much as one of weight 1, however many slots there are and however long the
+runs take. Each start counts as ``START_S`` besides, so that very short runs are shared by number.
 
-Not responsible for how many slots there are (``pools``), nor for priorities: each pool has a
-``Line`` for each priority.
+Use is counted only while a group stands in line, in that pool: what it had when nobody else wanted
+it, or elsewhere, it does not owe. Nor has it saved anything up when it comes to wait: it is then
+level with the one that has used least of those that wait already and may go.
+
+Not responsible for who is next (``lines``), nor for how many slots there are (``pools``).
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from crond_py.crontab.model import Group
+from crond_py.crontab.model import Group, Job
 from crond_py.dataclass import dataclass
-from crond_py.engine.records import ActiveRun
 
-_FEW = 64
+START_S = 0.01
+"""What a start counts as, in seconds of a slot."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crond_py.engine.lines import Line, Place
 
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """A group and its slots of all pools: how many are in use; how many, by weight, were given."""
+    """A group, and how many slots of all pools it has in use. ``stakes``: its part in each pool."""
 
+    name: str
     group: Group
     in_use: int = 0
-    given: float = 0.0
-    lines: dict[Line, None] = field(default_factory=dict)
+    stakes: dict[Stake, None] = field(default_factory=dict)
 
     @property
     def is_full(self) -> bool:
@@ -37,116 +42,112 @@ class Share:
         ceiling = self.group.max_running
         return ceiling is not None and self.in_use >= ceiling
 
-    @property
-    def rank(self) -> tuple[float, float]:
-        """What the lowest of goes first."""
-        return self.in_use / self.group.weight, self.given
-
-    def take(self) -> None:
-        """Note that a run of the group has got a slot."""
-        self.in_use += 1
-        self.given += 1 / self.group.weight
-        self.note_change()
-
-    def give_back(self) -> None:
-        """Note that a run of the group has let go of its slot."""
-        self.in_use -= 1
-        self.note_change()
-
-    def note_change(self) -> None:
-        """Have the group's place in the lines that it stands in looked at again."""
-        for line in self.lines:
-            line.place(self)
-
 
 @dataclass(slots=True, eq=False)
-class Ticket:
-    """A place in a line since some instant of the monotonic clock.
+class Stake:
+    """A group in one pool: how many of its slots it has in use, and its places in line.
 
-    It is void once the run has got its slot or waits elsewhere.
+    ``let_go`` is called once it has neither.
     """
 
-    run: ActiveRun
     share: Share
-    priority: int
-    since_ns: int
-    is_void: bool = False
+    let_go: Callable[[Stake], None]
+    in_use: int = 0
+    places: dict[Line, Place] = field(default_factory=dict)
+
+    def take(self, now_ns: int) -> None:
+        """Note that a run of the group has got a slot."""
+        self.settle(now_ns)
+        for place in self.places.values():
+            place.used_s += START_S / self.share.group.weight
+        self.in_use += 1
+        self.share.in_use += 1
+        for stake in self.share.stakes if self.share.is_full else (self,):
+            stake.look_again(now_ns)
+
+    def give_back(self, now_ns: int) -> None:
+        """Note that a run of the group has let go of its slot; others of it may go, anywhere."""
+        was_full = self.share.is_full
+        self.settle(now_ns)
+        self.in_use -= 1
+        self.share.in_use -= 1
+        for stake in self.share.stakes if was_full else (self,):
+            stake.look_again(now_ns)
+        self._go_if_idle()
+
+    def leave(self, line: Line) -> None:
+        """Give up the place in a line."""
+        del self.places[line]
+        self._go_if_idle()
+
+    def settle(self, now_ns: int) -> None:
+        """Bring what is counted as used up to now, before it changes how fast that grows."""
+        for place in self.places.values():
+            place.settle(now_ns)
+
+    def look_again(self, now_ns: int) -> None:
+        """Have the places in line found anew, after what they go by has changed."""
+        for line, place in self.places.items():
+            line.enter(place, now_ns)
+
+    def _go_if_idle(self) -> None:
+        if not self.in_use and not self.places:
+            self.let_go(self)
 
 
-class Line:
-    """The groups that wait for the slots of one pool at one priority, and their runs.
+class Shares:
+    """The groups of all pools. A job without a group is one of its own, of weight 1.
 
-    ``is_valid`` tells whether a ticket's run still waits here. A group's place is a heap entry with
-    the rank it had; when the rank changes, a new entry is made and the old one dropped when met.
+    ``reading`` is the monotonic clock, in nanoseconds. Only groups that have a stake in some pool
+    are kept.
     """
 
-    def __init__(self, is_valid: Callable[[Ticket], bool]) -> None:
-        self._is_valid = is_valid
-        self._runs: dict[Share, list[tuple[object, int, Ticket]]] = {}
-        self._order: list[tuple[tuple[float, float], int, Share]] = []
-        self._newest: dict[Share, int] = {}
-        self._count = 0
-        self._served = 0.0
+    def __init__(self, reading: Callable[[], int]) -> None:
+        self.reading = reading
+        self._groups: Mapping[str, Group] = {}
+        self._shares: dict[str, Share] = {}
 
-    def add(self, ticket: Ticket) -> None:
-        """Let a run wait."""
-        share = ticket.share
-        self._count += 1
-        runs = self._runs.get(share)
-        if runs is None:
-            # A group that did not wait has saved nothing up by that.
-            share.given = max(share.given, self._served)
-            runs = self._runs[share] = []
-            share.lines[self] = None
-            self.place(share)
-        heapq.heappush(runs, (ticket.run.run.due, self._count, ticket))
+    def set_groups(self, groups: Mapping[str, Group]) -> None:
+        """Take the groups of a crontab; what they have in use stays counted."""
+        self._groups = groups
+        now_ns = self.reading()
+        for name, share in self._shares.items():
+            for stake in share.stakes:
+                stake.settle(now_ns)
+            share.group = self._group(name)
+            for stake in share.stakes:
+                stake.look_again(now_ns)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no group stands in it."""
-        return not self._runs
+    def is_full(self, job: Job) -> bool:
+        """Whether the group of a job may have no more slots."""
+        share = self._shares.get(_name(job))
+        return share is not None and share.is_full
 
-    def first(self) -> Ticket | None:
-        """Return the ticket whose turn it is, or None where nobody may go now."""
-        while self._order:
-            rank, number, share = self._order[0]
-            if self._newest.get(share) != number:
-                heapq.heappop(self._order)
-                continue
-            if (ticket := self._first_of(share)) is None:
-                self._leave(share)
-            elif share.is_full:
-                heapq.heappop(self._order)
-                del self._newest[share]  # its place is made anew when it has given a slot back
-            elif rank != share.rank:
-                self.place(share)
-            else:
-                return ticket
-        return None
+    def ceiling(self, job: Job) -> int | None:
+        """Return how many slots the group of a job may have; None: any number."""
+        return self._group(_name(job)).max_running
 
-    def note_served(self, share: Share) -> None:
-        """Note whose turn it was, before that group's slot is counted."""
-        self._served = max(self._served, share.given)
+    def of(self, job: Job) -> Share:
+        """Return the share that a job's runs count to."""
+        name = _name(job)
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = Share(name, self._group(name))
+        return share
 
-    def place(self, share: Share) -> None:
-        """Enter a group by the rank that it has now."""
-        if share.is_full:
-            self._newest.pop(share, None)
-            return
-        self._count += 1
-        self._newest[share] = self._count
-        heapq.heappush(self._order, (share.rank, self._count, share))
-        if len(self._order) > max(_FEW, 2 * len(self._runs)):
-            self._order = [each for each in self._order if self._newest.get(each[2]) == each[1]]
-            heapq.heapify(self._order)
+    def let_go(self, stake: Stake) -> None:
+        """Forget a stake, and a group that has no other."""
+        share = stake.share
+        del share.stakes[stake]
+        if not share.stakes:
+            del self._shares[share.name]
 
-    def _first_of(self, share: Share) -> Ticket | None:
-        runs = self._runs[share]
-        while runs and not self._is_valid(runs[0][2]):
-            heapq.heappop(runs)
-        return runs[0][2] if runs else None
+    def _group(self, name: str) -> Group:
+        kind, _, given = name.partition(" ")
+        group = self._groups.get(given) if kind == "group" else None
+        return group or Group(given)
 
-    def _leave(self, share: Share) -> None:
-        del self._runs[share]
-        self._newest.pop(share, None)
-        share.lines.pop(self, None)
+
+def _name(job: Job) -> str:
+    """Return the name of a job's group; a group and a job may have one name and are still two."""
+    return f"group {job.group}" if job.group is not None else f"job {job.name}"

@@ -256,7 +256,7 @@ class Starter:
         timekeeper = self._parts.timekeeper
         # The clock may have been set back since; the start is over all the same.
         lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
-        self._register.slots(active.job).note_lag(lag)
+        self._register.slots(active.job).note_lag(lag, active)
         state = self._register.find(active.job.name)
         if state is not None:
             state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
@@ -300,7 +300,7 @@ class Starter:
             return
         age_ns = self._parts.timekeeper.reading() - oldest
         if age_ns >= to_ns(limit):
-            slots.note_waiting(timedelta(microseconds=age_ns // 1000))
+            slots.note_waiting()
             return
         slots.is_watched = True
         again_ns = self._parts.timekeeper.reading() + to_ns(limit) - age_ns

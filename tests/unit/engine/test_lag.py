@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, Job, Pool
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Pool
 from crond_py.engine.lag import LagRecord, Wait, Waits
 from crond_py.model import Exit, Lag, Overlap, Retry
 from tests.simulation.fakes import Behaviour
@@ -259,6 +259,26 @@ def test_late_pools_are_told_once_an_episode(
     assert told("runs start in time again") == 1
     world.pass_time(10 * MINUTE)
     assert told("runs start late") == 2
+
+
+def test_one_that_starts_in_time_ends_no_episode_while_others_wait(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: what has priority goes past a crowd in time, which is as late as before."""
+    caplog.set_level(logging.INFO, "pycron.engine")
+    jobs = [replace(JOB, name=f"crowd{number}", pool="one") for number in range(9)]
+    urgent = replace(JOB, name="urgent", trigger=EveryTrigger(7 * SECOND), pool="one", priority=9)
+    world = machine_with(*jobs, urgent, lasts=10 * SECOND)
+    pools = (Pool("default"), Pool("one", 2, lag_warning=15 * SECOND))
+    reload(world, *jobs, urgent, pools=pools)
+    to_the_hour(world, 40 * SECOND)
+    late = [each for each in caplog.records if each.message == "runs start late"]
+    over = [each for each in caplog.records if each.message == "runs start in time again"]
+    assert (len(late), len(over)) == (1, 0)
+    told = vars(late[0])["fields"]
+    assert told["pool"] == "one"
+    assert str(told["job"]).startswith("crowd")
+    assert told["late"] == 15 * SECOND
 
 
 def test_a_timeout_counts_from_the_start(machine_with: MachineWith) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,11 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crond_py.crontab.model import Group, Job, Pool, StartupTrigger
-from crond_py.engine.pools import LONGEST_WAITING_EVERY, Shares, Slots
+from crond_py.engine.pools import LONGEST_WAITING_EVERY, Slots
 from crond_py.engine.records import ActiveRun, Stage
+from crond_py.engine.shares import Shares
 from crond_py.model import Cause, Run, State
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
+SECOND_NS = 1_000_000_000
+
+
+class Hands:
+    """A monotonic clock that only a test moves."""
+
+    ns = 0
+
+    def __call__(self) -> int:
+        """Return its reading in nanoseconds."""
+        return self.ns
+
+
+HANDS = Hands()
 
 
 def waiting(
@@ -43,14 +60,14 @@ def end(slots: Slots, run: ActiveRun) -> None:
 
 def shares_of(*groups: Group) -> Shares:
     """Return the shares of a crontab with these groups."""
-    shares = Shares()
+    shares = Shares(HANDS)
     shares.set_groups({group.name: group for group in groups})
     return shares
 
 
 def test_no_more_than_workers() -> None:
     """P4: a pool gives out as many slots as it has, and again what was given back."""
-    slots = Slots(Pool("p", 2), Shares())
+    slots = Slots(Pool("p", 2), Shares(HANDS))
     for name in "abc":
         slots.wait(waiting(name), 0)
     first, _, none = begin(slots), begin(slots), begin(slots)
@@ -62,7 +79,7 @@ def test_no_more_than_workers() -> None:
 
 def test_no_bound_by_default() -> None:
     """A pool without ``workers`` never says no."""
-    slots = Slots(Pool("p"), Shares())
+    slots = Slots(Pool("p"), Shares(HANDS))
     for number in range(1_000):
         run = waiting(f"j{number}")
         assert slots.is_free_for(run.job)
@@ -71,7 +88,7 @@ def test_no_bound_by_default() -> None:
 
 def test_turns() -> None:
     """Higher priority goes first, then the earlier due, then who came first."""
-    slots = Slots(Pool("p"), Shares())
+    slots = Slots(Pool("p"), Shares(HANDS))
     for run in (
         waiting("a", 0, 5, group="g"),
         waiting("b", 0, 1, group="g"),
@@ -85,7 +102,7 @@ def test_turns() -> None:
 
 def test_who_has_gone_is_passed_over() -> None:
     """A cancelled run holds up nobody and takes no slot."""
-    slots = Slots(Pool("p", 1), Shares())
+    slots = Slots(Pool("p", 1), Shares(HANDS))
     first, second = waiting("a"), waiting("b")
     slots.wait(first, 0)
     slots.wait(second, 0)
@@ -99,7 +116,7 @@ def test_who_has_gone_is_passed_over() -> None:
 
 def test_who_waits_again_waits_once() -> None:
     """A run that comes back to wait (its retry, or its job was moved) has one place."""
-    slots = Slots(Pool("p"), Shares())
+    slots = Slots(Pool("p"), Shares(HANDS))
     run = waiting("a")
     slots.wait(run, 0)
     slots.wait(run, 0)
@@ -108,29 +125,111 @@ def test_who_waits_again_waits_once() -> None:
     assert begin(slots) is None
 
 
-@pytest.mark.parametrize("workers", [1, 4, 8])
-def test_slots_are_shared_by_weight(workers: int) -> None:
-    """P4: of two groups with ever more to do, one of weight 3 gets three slots of four."""
-    slots = Slots(Pool("p", workers), shares_of(Group("big", 3), Group("small", 1)))
-    for number in range(400):
-        for group in ("big", "small"):
-            slots.wait(waiting(f"{group}{number}", due=number, group=group), 0)
-    had: Counter[str | None] = Counter()
-    running: list[ActiveRun] = []
-    for _ in range(200):
-        while (run := begin(slots)) is not None:
-            running.append(run)
-            had[run.job.group] += 1
-        if workers > 1:
-            use = Counter(run.job.group for run in running)
-            assert abs(use["big"] - 3 * use["small"]) <= 4
-        end(slots, running.pop(0))
+class Crowded:
+    """A pool, and groups that always have more to do; runs take the seconds that are given."""
+
+    def __init__(self, workers: int, *groups: Group) -> None:
+        self.hands = Hands()
+        self.shares = Shares(self.hands)
+        self.shares.set_groups({group.name: group for group in groups})
+        self.slots = Slots(Pool("p", workers), self.shares)
+        self.started: list[ActiveRun] = []
+        self.used: Counter[str | None] = Counter()
+        self._running: list[tuple[int, int, ActiveRun, int]] = []
+
+    def put(self, group: str, runs: int, seconds: float, priority: int = 0) -> None:
+        """Let runs of a group come."""
+        for number in range(runs):
+            run = waiting(f"{group}{number}", priority, due=number, group=group)
+            run.ready_ns = round(seconds * SECOND_NS)  # how long it takes, nobody else asks for it
+            self.slots.wait(run, self.hands.ns)
+
+    def play(self, seconds: float) -> None:
+        """Let time pass: runs end, and others begin."""
+        until_ns = self.hands.ns + round(seconds * SECOND_NS)
+        self._fill()
+        while self._running and self._running[0][0] <= until_ns:
+            self.hands.ns, _, run, since_ns = heapq.heappop(self._running)
+            self.used[run.job.group] += self.hands.ns - since_ns
+            end(self.slots, run)
+            self._fill()
+        self.hands.ns = until_ns
+
+    def _fill(self) -> None:
+        while (run := begin(self.slots)) is not None:
+            self.started.append(run)
+            begun = (self.hands.ns + run.ready_ns, len(self.started), run, self.hands.ns)
+            heapq.heappush(self._running, begun)
+
+
+@pytest.mark.parametrize(("weight", "other"), [(3, 1), (5, 2), (1, 1), (7, 3)])
+@pytest.mark.parametrize("workers", range(1, 17))
+def test_starts_are_shared_by_weight(workers: int, weight: int, other: int) -> None:
+    """P4: of runs that take the same time, a group of weight 3 has three of four begin."""
+    crowded = Crowded(workers, Group("big", weight), Group("small", other))
+    crowded.put("small", 2_000, 1.0)
+    crowded.put("big", 2_000, 1.0)
+    crowded.play(800 / workers)
+    had = Counter(run.job.group for run in crowded.started)
+    assert had["big"] / had["small"] == pytest.approx(weight / other, rel=0.1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 5.0], ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_short_runs_are_shared_by_number(workers: int, seconds: float) -> None:
+    """P4: also where runs take hardly any time, or none that the clock would show."""
+    crowded = Crowded(workers, Group("big", 3), Group("small", 1))
+    crowded.put("big", 700, seconds)
+    crowded.put("small", 700, seconds)
+    if seconds:
+        crowded.play(400 * seconds / workers)
+    else:
+        for run in (begin(crowded.slots) for _ in range(400)):
+            assert run is not None or workers
+            if run is not None:
+                crowded.started.append(run)
+                end(crowded.slots, run)
+            else:
+                end(crowded.slots, crowded.started[-1])
+    had = Counter(run.job.group for run in crowded.started[:400])
     assert had["big"] / had["small"] == pytest.approx(3, rel=0.1)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
+def test_slots_are_shared_by_time(workers: int) -> None:
+    """P4: who has runs that take long has no more of the slots for that."""
+    crowded = Crowded(workers, Group("long"), Group("short"))
+    crowded.put("long", 400, 60.0)
+    crowded.put("short", 20_000, 1.0)
+    crowded.play(6_000)
+    assert crowded.used["long"] / crowded.used["short"] == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize("elsewhere", ["before", "in another pool", "without bound"])
+def test_what_nobody_else_wanted_is_not_owed(elsewhere: str) -> None:
+    """P4: who comes into a crowd gets its share at once, whatever it has used before, or where."""
+    crowded = Crowded(1, Group("crowd"), Group("late"))
+    if elsewhere == "before":
+        crowded.put("late", 1_000, 1.0)
+        crowded.play(1_000)
+    else:
+        other = Slots(Pool("q", 5 if elsewhere == "in another pool" else None), crowded.shares)
+        for number in range(1_000):
+            run = waiting(f"other{number}", group="late", pool="q")
+            other.take(run)
+            if number < 995:
+                end(other, run)
+    crowded.put("crowd", 500, 1.0)
+    crowded.play(10)
+    crowded.started.clear()
+    crowded.put("late", 1, 1.0)
+    crowded.play(2)
+    assert "late" in {run.job.group for run in crowded.started}
 
 
 def test_one_slot_is_no_prize_for_whoever_has_many() -> None:
     """P4: one run of another group does not wait for a crowd that came before it."""
-    slots = Slots(Pool("p", 4), Shares())
+    slots = Slots(Pool("p", 4), Shares(HANDS))
     for number in range(10_000):
         slots.wait(waiting(f"crowd{number}", group="crowd"), 0)
     running = [begin(slots) for _ in range(4)]
@@ -143,7 +242,7 @@ def test_one_slot_is_no_prize_for_whoever_has_many() -> None:
 
 def test_who_comes_back_has_saved_nothing_up() -> None:
     """A group that did nothing for long gets its share from now on, and not all slots at first."""
-    slots = Slots(Pool("p", 1), Shares())
+    slots = Slots(Pool("p", 1), Shares(HANDS))
     for number in range(100):
         slots.wait(waiting(f"a{number}", group="a"), 0)
     for _ in range(50):
@@ -161,9 +260,27 @@ def test_who_comes_back_has_saved_nothing_up() -> None:
     assert abs(had["a"] - had["b"]) <= 2
 
 
+@pytest.mark.parametrize("idle_s", [0, 5_000])
+def test_who_was_alone_for_long_is_not_kept_out(idle_s: int) -> None:
+    """P4: a newcomer gets its share, not all, of a pool that one group had for itself."""
+    crowded = Crowded(2, Group("old"), Group("new"))
+    crowded.put("old", 10_000, 1.0)
+    crowded.play(2_000)
+    if idle_s:
+        crowded.put("full", 1, 1.0)
+        crowded.play(idle_s)
+    crowded.put("old", 1_000, 1.0)
+    crowded.put("new", 1_000, 1.0)
+    crowded.play(1)
+    crowded.started.clear()
+    crowded.play(100)
+    had = Counter(run.job.group for run in crowded.started)
+    assert had["old"] / had["new"] == pytest.approx(1, rel=0.1)
+
+
 def test_nobody_starves() -> None:
     """P4: under a flood of higher priority, every tenth slot goes to the one that waits longest."""
-    slots = Slots(Pool("p", 1), Shares())
+    slots = Slots(Pool("p", 1), Shares(HANDS))
     low = waiting("low", priority=-1_000_000)
     slots.wait(low, 0)
     for turn in range(1, 100):
@@ -175,6 +292,64 @@ def test_nobody_starves() -> None:
             return
         end(slots, run)
     pytest.fail("the run of low priority never got a slot")
+
+
+def test_nobody_starves_behind_what_may_not_go() -> None:
+    """P4: what waits longest but may not go, as its group is full, takes nobody's turn from it."""
+    shares = shares_of(Group("full", max_running=1), Group("flood"), Group("low"))
+    slots, other = Slots(Pool("p", 1), shares), Slots(Pool("q"), shares)
+    other.take(waiting("hung", group="full", pool="q"))
+    slots.wait(waiting("kept", -10, group="full"), 0)
+    low = waiting("low", -5, group="low")
+    slots.wait(low, 1)
+    for turn in range(1, 100):
+        slots.wait(waiting(f"high{turn}", 9, group="flood"), turn)
+        run = begin(slots)
+        assert run is not None
+        if run is low:
+            assert turn == LONGEST_WAITING_EVERY
+            return
+        end(slots, run)
+    pytest.fail("the run of low priority never got a slot")
+
+
+def test_who_waited_elsewhere_has_waited_longest() -> None:
+    """A run that a reload moves to another pool keeps since when it has waited."""
+    shares = shares_of()
+    one, two = Slots(Pool("p", 1), shares), Slots(Pool("q", 1), shares)
+    moved = waiting("moved", -5)
+    one.wait(moved, 0)
+    for number in range(50):
+        two.wait(waiting(f"a{number}", pool="q"), 1)
+    moved.job = replace(moved.job, pool="q")
+    two.wait(moved, 2)
+    assert one.waiting == 0
+    order = []
+    while (run := begin(two)) is not None:
+        order.append(run)
+        end(two, run)
+    assert order.index(moved) == LONGEST_WAITING_EVERY - 1
+
+
+def test_what_has_gone_leaves_nothing_behind() -> None:
+    """However many have waited and gone behind one that hangs, and of however many groups."""
+    shares = shares_of(Group("g"))
+    slots = Slots(Pool("p", 1), shares)
+    hung = waiting("hung")
+    slots.take(hung)
+    for number in range(10_000):
+        run = waiting("job", group="g" if number % 2 else f"g{number}")
+        slots.wait(run, number)
+        run.stage = Stage.ENDED
+    (line,) = slots._lines.values()
+    assert line._tickets <= 200
+    assert sum(len(place.runs) for place in line._places.values()) <= 200
+    assert len(slots._arrivals) <= 200
+    end(slots, hung)
+    assert begin(slots) is None
+    assert not slots._stakes
+    assert not slots._lines
+    assert not shares._shares
 
 
 def test_a_ceiling_holds_in_all_pools_and_holds_up_nobody_else() -> None:
@@ -228,8 +403,10 @@ def test_slots_are_never_idle_nor_too_many(
 ) -> None:
     """P4: at most ``workers`` run, at most ``max_running`` of a group, and nobody waits who may go.
 
-    Whoever gets a slot has the highest priority of those that may go, or that of who waits longest.
+    Whoever gets a slot has the highest priority of those that may go, the tenth that of whoever of
+    them waits longest.
     """
+    turns = 0
     groups = {"a": Group("a", 1), "b": Group("b", 5), "c": Group("c", 0.5, max_running=1)}
     slots = Slots(Pool("p", workers), shares_of(*groups.values()))
     crowd: list[ActiveRun] = []
@@ -253,7 +430,11 @@ def test_slots_are_never_idle_nor_too_many(
         while (begun := begin(slots)) is not None:
             highest = max(run.job.priority for run in ready)
             assert begun in ready
-            assert begun.job.priority in {highest, crowd[0].job.priority}
+            turns += 1
+            if turns % 10:
+                assert begun.job.priority == highest
+            else:
+                assert begun.job.priority == ready[0].job.priority
             crowd.remove(begun)
             running.append(begun)
             ready = [run for run in crowd if may_go(run)]
