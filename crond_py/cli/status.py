@@ -97,6 +97,7 @@ def _runs(status: DaemonStatus, runs: Sequence[Run]) -> Table:
             Column("SINCE", is_right=True),
             Column("TRY", drop=2, is_right=True),
             Column("PID", drop=3, is_right=True),
+            Column("REASON", is_remark=True),
         ]
     )
     for run in runs:
@@ -109,6 +110,7 @@ def _runs(status: DaemonStatus, runs: Sequence[Run]) -> Table:
             _since(run, status),
             str(attempt.number) if attempt else "",
             _pid(run),
+            run.reason,
         )
     return table
 

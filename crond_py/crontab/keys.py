@@ -274,8 +274,8 @@ FILE_KEYS: Final = by_name(
         ),
         Key(
             "pools",
-            Named(Fields(POOL_KEYS, required=("workers",), number="workers")),
-            "Bounded sets of worker slots.",
+            Named(Fields(POOL_KEYS, number="workers")),
+            "Sets of worker slots.",
         ),
         Key("jobs", Named(Fields(JOB_KEYS, required=("command",)), JOB_NAME), "The jobs."),
         Key("groups", Named(Fields(GROUP_KEYS)), "Groups of jobs and their shares of the slots."),

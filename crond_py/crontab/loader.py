@@ -237,6 +237,10 @@ class _Loader:
         """Enter that there are no jobs, where that is all that is wrong."""
         if self._has_entries or not all(report.is_clean() for report in self._reports):
             return
+        if any((document.table or {}).get("jobs") == {} for document in self._documents):
+            return  # it says so
         report = self._reports[0]
         what = "has no jobs" if report.text.strip() else "is empty"
-        report.add((), what, "add a table [jobs.NAME] with a schedule and a command")
+        way_out = "add a table [jobs.NAME] with a schedule and a command"
+        way_out += "; for submitted tasks alone, [jobs]"
+        report.add((), what, way_out)

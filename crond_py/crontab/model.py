@@ -85,7 +85,7 @@ Trigger = CronTrigger | EveryTrigger | AtTrigger | StartupTrigger | AfterTrigger
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A bounded set of worker slots; ``workers`` None: no bound.
+    """A set of worker slots; ``workers`` None: no bound.
 
     ``lag_warning`` is how late a run may start before it is told in the log; None: it is not.
     """

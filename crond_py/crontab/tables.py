@@ -153,7 +153,11 @@ GROUP_KEYS: Final = by_name(
 
 POOL_KEYS: Final = by_name(
     (
-        Key("workers", Integer(1, 100_000), "How many runs of the pool's jobs go on at most."),
+        Key(
+            "workers",
+            Integer(1, 100_000),
+            "How many runs of the pool's jobs go on at most; without it, any number.",
+        ),
         Key(
             "lag_warning",
             _SOME,

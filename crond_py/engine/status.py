@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, JobState
+from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.view import JobStatus, PoolStatus
 from crond_py.model import Run, State
 
@@ -37,7 +37,23 @@ def pool_status(slots: Slots, now_ns: int) -> PoolStatus:
 
 
 def seen(active: ActiveRun) -> Run:
-    """Return a run as it stands, with its present attempt; one without its claim waits."""
+    """Return a run as it stands, with its present attempt; one without its claim waits.
+
+    The reason of one that waits for its turn is what it waits for.
+    """
     if not active.is_claimed:
         return replace(active.run, state=State.QUEUED, attempts=())
-    return replace(active.run, attempts=(active.attempt,) if active.attempt else ())
+    attempts = (active.attempt,) if active.attempt else ()
+    return replace(active.run, reason=active.run.reason or _waits_for(active), attempts=attempts)
+
+
+def _waits_for(active: ActiveRun) -> str:
+    """Return what a run waits for that could begin otherwise; empty: nothing."""
+    if active.stage is Stage.BEHIND:
+        return "waits for an earlier run of its job"
+    if active.stage is not Stage.SLOT or active.ticket is None:
+        return ""
+    share = active.ticket.stake.share
+    if share.is_full:
+        return f"waits for its group {share.group.name}: max_running, {share.in_use}, are running"
+    return f"waits for a slot of pool {active.job.pool}"

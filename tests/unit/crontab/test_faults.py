@@ -131,7 +131,6 @@ NUMBERS = [
     _extra("keep-scalar", "keep = 5", "keep", "table", "not 5"),
     Bad("workers-bool", f"[pools.p]\nworkers = true\n{JOB}", 2, "pools.p.workers", ("not true",)),
     Bad("workers-none", f"[pools.p]\nworkers = 0\n{JOB}", 2, "pools.p.workers", ("between 1",)),
-    Bad("workers-missing", f"[pools.p]\n{JOB}", 1, "pools.p", ("no workers",)),
 ]
 
 DURATIONS = [
@@ -430,8 +429,8 @@ SHAPES = [
     Bad("defaults-retry", f'defaults.retry = {{ delay = "2h", max_delay = "1s" }}\n{JOB}', 1,
         "defaults.retry", ("shorter",)),
     Bad("empty", "", 0, "", ("is empty", "[jobs.NAME]")),
+    Bad("no-jobs", "[pools.p]\nworkers = 1\n", 0, "", ("has no jobs", "submitted tasks alone")),
     Bad("only-comments", "# nothing\n", 0, "", ("no jobs",)),
-    Bad("no-jobs", "[pools.p]\nworkers = 1\n", 0, "", ("no jobs",)),
 ]  # fmt: skip
 
 ALL = [

@@ -26,10 +26,13 @@ def check(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     lines = data.count(b"\n") + 1
     try:
-        jobs, faults = load_crontab(path, hostname="here").jobs, ()
+        crontab = load_crontab(path, hostname="here")
     except CrontabError as error:
-        jobs, faults = {}, error.faults
-    assert bool(jobs) != bool(faults)
+        faults = error.faults
+        assert faults
+    else:
+        assert crontab.jobs or b"jobs" in data
+        return
     for fault in faults:
         assert 0 <= fault.line <= lines
         assert fault.message

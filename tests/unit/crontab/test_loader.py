@@ -53,6 +53,14 @@ def test_a_job_of_three_lines_has_the_defaults_of_the_model(crontab: Path) -> No
     assert jobs["a"] == Job("a", CronTrigger(("* * * * *",)), "true")
 
 
+def test_a_crontab_for_submitted_tasks_alone(crontab: Path) -> None:
+    """It says that it has no jobs by a table of them that is empty; a pool needs no bound."""
+    crontab.write_text('[jobs]\n[pools.default]\nlag_warning = "5s"\n')
+    loaded = load_crontab(crontab, hostname="here")
+    assert not loaded.jobs
+    assert loaded.pools["default"] == Pool("default", None, timedelta(seconds=5))
+
+
 def test_every_key(crontab: Path) -> None:
     """Each key reaches its field of the model, in the type of the model."""
     text = """

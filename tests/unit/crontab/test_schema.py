@@ -78,6 +78,8 @@ def test_defaults_are_written_as_a_crontab_would() -> None:
 JOB = '[jobs.a]\nschedule = "* * * * *"\ncommand = "true"\n'
 GOOD = [
     JOB,
+    JOB + "[pools.p]\n",
+    "[jobs]\n",
     '[jobs.a]\nevery = "1h30m"\ncommand = ["x"]\n',
     '[jobs.a]\nevery = "15m"\nalign = "hour"\noffset = "0s"\njitter = "5m"\ncommand = "x"\n',
     '[jobs.a]\nat = 2026-12-24T18:00:00\ncommand = "x"\n',
@@ -125,7 +127,6 @@ BAD = [
     JOB + 'env = { PYCRON_JOB = "1" }\n',
     JOB + 'cwd = "work"\n',
     JOB + "[job.b]\n",
-    JOB + "[pools.p]\n",
     JOB.replace("jobs.a", 'jobs."a b"'),
     JOB.replace("jobs.a", "jobs.-a"),
     '[jobs.a]\nevery = "5s"\nalign = "week"\ncommand = "x"\n',

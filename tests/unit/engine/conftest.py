@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 
 import pytest
 
-from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.crontab.model import Crontab, Group, Job, Pool
 from crond_py.engine.events import Call
 from crond_py.model import Exit, Run
 from crond_py.ports import RunQuery
@@ -55,12 +55,19 @@ def is_alive(world: World, job: str = "a") -> int:
     return sum(process.job == job for process in world.machine.alive)
 
 
-def reload(world: World, *jobs: Job, pools: tuple[Pool, ...] = ()) -> None:
+def reload(
+    world: World,
+    *jobs: Job,
+    pools: tuple[Pool, ...] = (),
+    groups: Mapping[str, Group] = MappingProxyType({}),
+) -> None:
     """Put other jobs in force."""
     assert world.daemon is not None
     core = world.daemon.core
     world.jobs = {job.name: job for job in jobs}
     crontab = Crontab(
-        MappingProxyType(world.jobs), MappingProxyType({pool.name: pool for pool in pools})
+        MappingProxyType(world.jobs),
+        MappingProxyType({pool.name: pool for pool in pools}),
+        groups=groups,
     )
     core.handle([Call(lambda: core.reload(crontab))])

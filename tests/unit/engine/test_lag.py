@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, Pool
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Group, Job, Pool
 from crond_py.engine.lag import LagRecord, Wait, Waits
-from crond_py.model import Exit, Lag, Overlap, Retry
+from crond_py.model import Exit, Lag, Overlap, Retry, State
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
@@ -114,6 +114,27 @@ def test_in_a_full_pool(machine_with: MachineWith) -> None:
     (pool,) = [p for p in world.daemon.core.status().pools if p.name == "one"]
     assert pool.lag is not None
     assert pool.lag.largest == lags[1].own
+
+
+def test_what_a_run_waits_for_is_its_reason(machine_with: MachineWith) -> None:
+    """P8: of each run that waits the status says for what: a slot, its group, an earlier run."""
+    slot = [replace(JOB, name=name, pool="one") for name in ("first", "second")]
+    grouped = [replace(JOB, name=name, group="g") for name in ("third", "fourth")]
+    behind = replace(JOB, name="fifth", trigger=EveryTrigger(MINUTE), overlap=Overlap.QUEUE)
+    world = machine_with(*slot, *grouped, behind, lasts=90 * SECOND)
+    pools = (Pool("default"), Pool("one", 1))
+    groups = {"g": Group("g", max_running=1)}
+    reload(world, *slot, *grouped, behind, pools=pools, groups=groups)
+    to_the_hour(world, 65 * SECOND)
+    assert world.daemon is not None
+    runs = [run for job in world.daemon.core.status().jobs for run in job.active]
+    waiting = {run.job: run.reason for run in runs if run.state is State.QUEUED}
+    assert waiting == {
+        "second": "waits for a slot of pool one",
+        "fourth": "waits for its group g: max_running, 1, are running",
+        "fifth": "waits for an earlier run of its job",
+    }
+    assert not any(run.reason for run in runs if run.state is State.RUNNING)
 
 
 def test_waiting_for_others_is_not_being_late(machine_with: MachineWith) -> None:
