@@ -28,7 +28,7 @@ from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
 from crond_py.errors import TaskRefusedError, UnknownNameError
-from crond_py.model import Run, Scale, Task, task_job
+from crond_py.model import Run, Scale, Task, task_id_of, task_job
 from crond_py.places import find_places
 from crond_py.ports import LedgerReader, TaskQuery
 
@@ -104,6 +104,10 @@ class StoredTask:
     ended_at: datetime | None
 
 
+TaskLike = int | str | SubmittedTask | StoredTask
+"""A task: its number, the name of its job ("task:17"), or what ``submit`` or ``tasks`` gave."""
+
+
 class Client:
     """Hands tasks to the daemon on a state directory, and asks what became of them.
 
@@ -143,16 +147,17 @@ class Client:
         """Store a task, durable once this returns, and return its id and when it is due.
 
         ``command`` is text for the shell, or a program and its arguments. Exactly one of these
-        says when it is due: ``at`` (a datetime, or text of ISO 8601; without an offset it is read
-        in the zone ``timezone``, else in that of the crontab; what has passed is due at once),
-        ``in_`` (how long from now) or ``every`` (at this interval, first after one). Whatever the
-        wall clock is set to meanwhile, the last two measure elapsed time.
+        says when it is due: ``at`` (an aware datetime, or text of ISO 8601, which without an offset
+        is read in the zone ``timezone``, else in that of the crontab; what has passed is due at
+        once), ``in_`` (how long from now) or ``every`` (at this interval, first after one).
+        Whatever the wall clock is set to meanwhile, the last two measure elapsed time.
 
         ``key`` is a name of your own: a task that was submitted with it before, by the same user,
         is what is returned, and no other is made. Like that a submission can be repeated after a
         failure. The other ``keys`` are those of a job; what they do not say is as in [defaults].
 
-        Raises TaskRefusedError with all faults where something in it is not good.
+        Raises TaskRefusedError with all faults where something in it is not good, and ScheduleError
+        for a datetime without a time zone.
         """
         said = {"command": command, "at": at, "in": in_, "every": every, "key": key, **keys}
         values = task_values(said)
@@ -171,7 +176,7 @@ class Client:
         """
         stored: list[SubmittedTask] = []
         user = submitted_for()
-        numbered = enumerate(map(task_values, tasks), start=1)
+        numbered = enumerate((task_values(_said(task)) for task in tasks), start=1)
         for batch in packed(numbered, lambda entry: size_of(entry[1], "submitted", entry[0])):
             request = Submit(tuple(values for _, values in batch), user)
             try:
@@ -183,21 +188,25 @@ class Client:
 
     # --- cancel and ask -------------------------------------------------------------------
 
-    def cancel(self, task_id: int) -> list[Cancelled]:
+    def cancel(self, task: TaskLike) -> list[Cancelled]:
         """Let a task be due no more and end what runs of it; return at once.
 
         Of what was done there is one item each. Raises UnknownNameError where there is no such
         task, and EndedAlreadyError, which is one, where it has ended.
         """
-        return list(call(self._places.socket, CancelTask(task_id)).runs)
+        return list(call(self._places.socket, CancelTask(_id_of(task))).runs)
 
-    def wait(self, task_id: int, timeout: timedelta | None = None) -> Run | None:
+    def wait(self, task: TaskLike, timeout: timedelta | float | None = None) -> Run | None:
         """Wait until nothing of a task is to come or running, and return its newest run.
 
         That run has an outcome; it is None where the ledger has forgotten it. A task with ``every``
         is over when it is cancelled. Raises TimeoutError where the task is not over within
-        ``timeout`` (None: any time), and UnknownNameError where there is none.
+        ``timeout`` (a number is in seconds, None: any time), and UnknownNameError where there is
+        no such task.
         """
+        task_id = _id_of(task)
+        if timeout is not None and not isinstance(timeout, timedelta):
+            timeout = timedelta(seconds=timeout)
         clock = SystemClock()
         begun_ns = clock.monotonic_ns()
         while True:
@@ -212,8 +221,9 @@ class Client:
                 message = f"{task_job(task_id)} is not over within {timeout}"
                 raise TimeoutError(message)
 
-    def task(self, task_id: int) -> StoredTask:
+    def task(self, task: TaskLike) -> StoredTask:
         """Return a task; raise UnknownNameError where there is none (any more)."""
+        task_id = _id_of(task)
         with self._reading() as ledger:
             found = ledger.task(task_id)
             if found is None:
@@ -236,6 +246,25 @@ class Client:
         from crond_py.ledger.sqlite import open_reader  # noqa: PLC0415
 
         return closing(open_reader(self._places.ledger))
+
+
+def _said(task: object) -> Mapping[str, Any]:
+    """Return the keys of a task of ``submit_many``. Raises TypeError for what has none."""
+    if not isinstance(task, Mapping):
+        message = f'a task is a mapping such as {{"command": "...", "in": "10m"}}, not {task!r}'
+        raise TypeError(message)
+    return task
+
+
+def _id_of(task: TaskLike) -> int:
+    """Return the number of a task. Raises TypeError for what is none."""
+    if isinstance(task, SubmittedTask | StoredTask):
+        return task.id
+    number = task_id_of(task) if isinstance(task, str) else task
+    if not isinstance(number, int) or isinstance(number, bool):
+        message = f'{task!r} is no task: say its number, or "task:17"'
+        raise TypeError(message)
+    return number
 
 
 # --- what is stored -------------------------------------------------------------------------------

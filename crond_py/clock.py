@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
+from crond_py.errors import ScheduleError
 from crond_py.ports import Clock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,6 +39,16 @@ def to_ns(span: timedelta) -> int:
 def instant_of(time_ns: int) -> datetime:
     """Return a reading of ``Clock.time_ns`` as an instant, cut to whole microseconds."""
     return EPOCH + _MICROSECOND * (time_ns // 1000)
+
+
+def check_aware(when: datetime) -> None:
+    """Refuse a datetime that does not say which instant it means, with ScheduleError."""
+    if when.utcoffset() is None:
+        raise ScheduleError(
+            f"{when.isoformat()} has no time zone, so it names no instant; "
+            "use datetime.now(UTC), .astimezone() or tzinfo=",
+            field="timezone",
+        )
 
 
 class SystemClock:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from crond_py.cli import say
+from crond_py.cli.ledgers import reading
+from crond_py.cli.records import standing
 from crond_py.cli.times import local_text, relative_text
 from crond_py.clock import SystemClock
 from crond_py.control.batches import size_of, submitted_for, task_values
@@ -20,6 +22,7 @@ from crond_py.control.protocol import Submit, SubmittedTask
 from crond_py.dataclass import dataclass
 from crond_py.errors import UsageError
 from crond_py.places import Places
+from crond_py.ports import RunQuery
 
 Words = Annotated[
     list[str],
@@ -146,7 +149,7 @@ def submit_one(
     if as_json:
         say.out_json(submitted_record(stored))
     else:
-        say.out(_sentence(stored, when.get("every")))
+        say.out(_sentence(stored, when.get("every"), _standing(stored, places)))
 
 
 def submitted_record(stored: SubmittedTask) -> dict[str, Any]:
@@ -157,16 +160,29 @@ def submitted_record(stored: SubmittedTask) -> dict[str, Any]:
         "due": instant_text(stored.due),
         "new": stored.is_new,
         "differs": list(stored.differs),
+        "ended_at": instant_text(stored.ended_at) if stored.ended_at else None,
     }
 
 
-def _sentence(stored: SubmittedTask, every: str | None) -> str:
+def _standing(stored: SubmittedTask, places: Places) -> str:
+    """Return how the last run stands of a task of which nothing is to come."""
+    if stored.ended_at is None:
+        return ""
+    with reading(places) as ledger:
+        runs = ledger.runs(RunQuery(job=stored.job, limit=1)) if ledger is not None else []
+        return standing(runs[0]).replace("_", " ") if runs else "ended"
+
+
+def _sentence(stored: SubmittedTask, every: str | None, state: str) -> str:
     now = SystemClock().now()
     due = f"{local_text(stored.due)} ({relative_text(stored.due, now)})"
     if not stored.is_new:
         is_due = "is due" if stored.due > now else "was due"
         kept = f", with another {' and '.join(stored.differs)}, and is kept as it was"
         before = f"{stored.job} was submitted with this key before{kept if stored.differs else ''}"
+        if state:
+            rest = "nothing more of it is to come; another key makes another task"
+            return f"{before}; its last run, due {due}: {state}; {rest}"
         return f"{before}; it {is_due} {due}"
     if every is not None:
         return f"{stored.job} is due every {every}, first {due}"

@@ -166,6 +166,7 @@ class _Submission:
     tasks: int = 0
     new: int = 0
     differing: int = 0
+    over: int = 0
     last_line: int = 0
     checked: int = 0
     faults: int = 0
@@ -216,6 +217,7 @@ class _Submission:
             self.last = task
             self.new += task.is_new
             self.differing += bool(task.differs)
+            self.over += not task.is_new and task.ended_at is not None
             if self.as_json:
                 say.out(json.dumps({"line": entry.line, **submitted_record(task)}))
         self.tasks += len(stored)
@@ -233,6 +235,8 @@ class _Submission:
         text = f"{self.new} task{'' if self.new == 1 else 's'} stored"
         if before:
             text += f", {before} {'was' if before == 1 else 'were'} there before"
+        if self.over:
+            text += f" ({self.over} of them with nothing more to come)"
         if self.differing:
             text += f" ({self.differing} of them otherwise, and kept as they were)"
         return f"{text}, up to line {self.last_line} of {self.name}"

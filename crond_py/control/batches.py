@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from crond_py.clock import check_aware
 from crond_py.control.protocol import MAX_REQUEST_BYTES, MOST_TASKS
 from crond_py.errors import Fault, TaskRefusedError, UsageError
+from crond_py.model import Retry
 from crond_py.schedule import format_duration
 
 _ENVELOPE_BYTES: Final = 1024
@@ -30,20 +32,25 @@ def submitted_for() -> str | None:
 
 
 def task_values(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a task as JSON has it; None is left out."""
+    """Return what is said of a task as JSON has it; None is left out.
+
+    Raises UsageError, and of that ScheduleError for a datetime that names no instant.
+    """
     return {name: _plain(value) for name, value in said.items() if value is not None}
 
 
 def _plain(value: object) -> object:
     match value:
         case datetime():
+            check_aware(value)
             return value.isoformat()
         case timedelta():
             return _span_text(value)
         case os.PathLike():
             return os.fspath(value)
-        case Mapping():
-            return {str(name): _plain(each) for name, each in value.items()}
+        case Mapping() | Retry():
+            named = asdict(value) if isinstance(value, Retry) else value
+            return {str(name): _plain(each) for name, each in named.items()}
         case tuple() | list() | set() | frozenset():
             return [_plain(each) for each in value]
     return value

@@ -123,7 +123,7 @@ class SubmittedTask:
 
     ``due`` is when it is due next, as the wall clock is set now. ``job`` names its runs. Of one
     that is not new, ``differs`` are the keys that were handed in with other values this time: it
-    stays as it is.
+    stays as it is. ``ended_at`` is set where nothing of it is to come any more.
     """
 
     id: int
@@ -131,6 +131,7 @@ class SubmittedTask:
     due: datetime
     is_new: bool
     differs: tuple[str, ...] = ()
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,4 +103,6 @@ def _placed(faults: Sequence[Fault], number: int) -> Iterator[Fault]:
 def _view(submitted: Submitted, order: TaskOrder) -> SubmittedTask:
     task = submitted.task
     differs = () if submitted.is_new else tuple(order.differences(task))
-    return SubmittedTask(task.id, task.job, task.due, submitted.is_new, differs)
+    return SubmittedTask(
+        task.id, task.job, task.due, submitted.is_new, differs, ended_at=task.ended_at
+    )

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVarTuple, Unpack
 
-from crond_py.clock import SystemClock
+from crond_py.clock import SystemClock, check_aware
 from crond_py.errors import ScheduleError
 from crond_py.model import EveryMode
 from crond_py.policy import Occurrences
@@ -19,7 +19,6 @@ from crond_py.scheduler.options import (
     RepeatOptions,
     Settings,
     TaskOptions,
-    check_aware,
     check_int,
     read_enum,
     read_period_ns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar
@@ -140,16 +140,6 @@ def read_period_ns(what: str, span: object) -> int:
     if span_ns <= 0:
         raise ScheduleError(f"{what} must be longer than nothing, not {span}")
     return span_ns
-
-
-def check_aware(when: datetime) -> None:
-    """Refuse a datetime that does not say which instant it means."""
-    if when.utcoffset() is None:
-        raise ScheduleError(
-            f"{when.isoformat()} has no time zone, so it names no instant; "
-            "use datetime.now(UTC), .astimezone() or tzinfo=",
-            field="timezone",
-        )
 
 
 def _name_of(func: object) -> str:

@@ -40,6 +40,22 @@ def due_in(span: timedelta) -> datetime:
 # --- the command line ---------------------------------------------------------------------------
 
 
+def test_a_key_of_what_is_over_says_so(daemon: Daemon, client: Client) -> None:
+    """Nobody is left to think that something will run that was cancelled or has failed."""
+    daemon.start(IDLE)
+    daemon.cli("in", "1h", "--key", "cancelled", "--", "true")
+    daemon.cli("cancel", "task:1")
+    daemon.cli("in", "0s", "--key", "failed", "--", "false")
+    client.wait(2, PATIENCE)
+    for key in ("cancelled", "failed"):
+        told = daemon.cli("in", "2h", "--key", key, "--", "echo", "again").stdout
+        assert f": {key}; nothing more of it is to come" in told
+    assert client.submit("true", in_="1s", key="failed").ended_at is not None
+    lines = daemon.directory / "lines"
+    lines.write_text('{"command": "true", "in": "1s", "key": "failed"}\n')
+    assert "1 of them with nothing more to come" in daemon.cli("submit", str(lines)).stdout
+
+
 def test_the_three_ways_on_the_command_line(daemon: Daemon) -> None:
     """Once at a time, once after a while, again and again until it is cancelled."""
     log = daemon.start(IDLE)

@@ -18,7 +18,7 @@ from crond_py.control.batches import (
 )
 from crond_py.control.protocol import MAX_REQUEST_BYTES, MOST_TASKS, Submit, request_line
 from crond_py.errors import Fault, TaskRefusedError, UsageError
-from crond_py.model import Overlap
+from crond_py.model import Overlap, Retry
 
 
 def test_values_of_a_program_are_written_as_json_has_them() -> None:
@@ -102,3 +102,15 @@ def test_only_sudo_speaks_for_somebody_else(
     assert submitted_for() == wanted
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert submitted_for() is None
+
+
+def test_a_retry_of_the_package_is_one_of_a_task() -> None:
+    """What the scheduler of this package takes can be handed in, too."""
+    retry = Retry(attempts=3, delay=timedelta(seconds=5))
+    assert task_values({"retry": retry})["retry"] == {
+        "attempts": 3,
+        "delay": "5s",
+        "backoff": 2.0,
+        "max_delay": "1h",
+        "jitter": "0s",
+    }
