@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import IO, Annotated, Any, Final
 
@@ -29,7 +31,17 @@ EXAMPLES = (
 )
 
 _LONGEST_LINE: Final = 4 * LONGEST_TASK  # text that is not ASCII may be shorter when it is read
+_CHUNK: Final = 1 << 16
+_SOON_S: Final = 0.2
+"""For how long further lines are waited for before those that are there are handed in."""
+
+_MOST_FAULTS: Final = 100
+"""How many faults are told one by one."""
+
 _BOM: Final = b"\xef\xbb\xbf"
+_PARTS: Final = frozenset((b"[", b"{", b"]", b"}", b"[{", b"},", b"}]"))
+"""What stands on a line of its own where a file is one JSON text for people."""
+
 _EVERY_US: Final = 200_000
 
 
@@ -57,9 +69,10 @@ def command(
 
     A line is an object of the keys of a job in the crontab, with exactly one of "at", "in" and
     "every": {"command": ["backup", "--all"], "in": "10m", "key": "b-1"}. Lines are stored some
-    hundred at a time. If one is refused nothing more is stored; what was stored before stays, and
-    all faults of the file are told. With keys it can then be submitted again. With --json each
-    stored task is printed as JSON on a line of its own.
+    hundred at a time, or when no more come for a moment. If one is refused nothing more is stored;
+    what was stored before stays, and the faults of the file are told, the first hundred of them one
+    by one. With keys it can then be submitted again. With --json each stored task is printed as
+    JSON on a line of its own. --check asks the daemon, too: by its crontab a task is good or not.
     """
     submission = _Submission(places_of(crontab, state_dir), file, as_json=as_json)
     submission.is_storing = not only_check
@@ -92,25 +105,62 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _entries(lines: IO[bytes], name: str, prefix: str | None) -> Iterator[_Entry]:
-    """Yield what is on each line. Of a line that is too long no more is kept than may be."""
+def _entries(file: IO[bytes], name: str, prefix: str | None) -> Iterator[_Entry | None]:
+    """Yield what is on each line, and None where the next one is long in coming."""
     number = 0
-    while line := lines.readline(_LONGEST_LINE):
+    for read in _lines(file):
+        if read is None:
+            yield None
+            continue
         number += 1
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        if not line.endswith(b"\n") and len(line) == _LONGEST_LINE:
-            while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
-                pass
+        line = read.removeprefix(_BOM) if number == 1 else read
+        if len(line) > _LONGEST_LINE:
             message = f"has more than {_LONGEST_LINE} bytes"
             yield _Entry(number, {}, fault=Fault(name, number, "", message))
         elif line.strip():
             yield _entry(line, name, number, prefix)
 
 
+def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
+    """Yield the lines of a file, or None when nothing more has come for a moment.
+
+    Of one that is too long a little more comes than it may have, and the rest is left out.
+    """
+    descriptor, rest, is_cut = file.fileno(), b"", False
+    while chunk := (yield from _read_on(descriptor)):
+        first, *lines = chunk.split(b"\n")
+        rest = rest if is_cut else rest + first
+        if lines:
+            yield rest
+            yield from lines[:-1]
+            rest = lines[-1]
+        is_cut = len(rest) > _LONGEST_LINE
+    if rest:
+        yield rest
+
+
+def _read_on(descriptor: int) -> Generator[bytes | None, None, bytes]:
+    """Return what comes next, after a None where that takes its time; nothing at the end."""
+    with suppress(ValueError):  # one beyond what select(2) can take is just read
+        if not select.select([descriptor], [], [], _SOON_S)[0]:
+            yield None
+    return os.read(descriptor, _CHUNK)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Raises ValueError where a key is in it twice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        message = f"{json.dumps(double)} is there twice"
+        raise ValueError(message)
+    return values
+
+
 def _entry(line: bytes, name: str, number: int, prefix: str | None) -> _Entry:
     try:
-        values = json.loads(line.decode("utf-8"))
+        values = json.loads(line.decode("utf-8"), object_pairs_hook=_without_doubles)
     except UnicodeDecodeError as error:
         fault = Fault(name, number, "", f"byte {error.start + 1} of the line is not UTF-8")
         return _Entry(number, {}, fault=fault)
@@ -118,7 +168,8 @@ def _entry(line: bytes, name: str, number: int, prefix: str | None) -> _Entry:
         place = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         message = f"is not JSON{place}: {why[:1].lower()}{why[1:]}"
-        return _Entry(number, {}, fault=Fault(name, number, "", message))
+        hint = "a task stands on one line" if line.strip() in _PARTS else ""
+        return _Entry(number, {}, fault=Fault(name, number, "", message, hint))
     if not isinstance(values, dict):
         hint = 'a task is an object: {"command": "...", "in": "10m"}'
         return _Entry(number, {}, fault=Fault(name, number, "", "is no object", hint))
@@ -179,7 +230,7 @@ class _Submission:
         """What the file is called in faults."""
         return "<stdin>" if self.file == "-" else self.file
 
-    def take(self, entries: Iterator[_Entry]) -> None:
+    def take(self, entries: Iterator[_Entry | None]) -> None:
         """Hand in all that is good. Raises PycronError that says how far it has come."""
         try:
             for batch in packed(entries, lambda entry: entry.size):
@@ -189,6 +240,8 @@ class _Submission:
             self.progress.clear()
             if self.tasks:
                 say.note(f"{self._stored()}; whether the next lines are is not known")
+            elif self.is_storing:
+                say.note("no task is known to be stored")
             raise
         finally:
             self.progress.clear()
@@ -224,7 +277,8 @@ class _Submission:
 
     def _refuse(self, faults: list[Fault]) -> None:
         self.progress.clear()
-        for fault in sorted(faults, key=lambda fault: fault.line):
+        left = max(0, _MOST_FAULTS - self.faults)
+        for fault in sorted(faults, key=lambda fault: fault.line)[:left]:
             say.error_line(str(fault))
         self.is_storing = False
         self.faults += len(faults)
@@ -248,6 +302,8 @@ class _Submission:
                 "" if only_check else f"; {self._stored() if self.tasks else 'nothing is stored'}"
             )
             number = f"{self.faults} fault{'' if self.faults == 1 else 's'}"
+            if self.faults > _MOST_FAULTS:
+                number += f", of which these are the first {_MOST_FAULTS},"
             say.note(f"{number} in {self.name}{rest}")
             raise typer.Exit(UsageError.exit_code)
         if self.as_json:

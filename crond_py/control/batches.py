@@ -79,11 +79,19 @@ def size_of(values: Mapping[str, Any], path: str = "", line: int = 0) -> int:
     return size
 
 
-def packed(entries: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield entries in batches that one request can carry; ``size_of`` is in bytes."""
+def packed(entries: Iterable[T | None], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield entries in batches that one request can carry; ``size_of`` is in bytes.
+
+    None among them ends a batch: the next entry is long in coming.
+    """
     batch: list[T] = []
     size = 0
     for entry in entries:
+        if entry is None:
+            if batch:
+                yield batch
+                batch, size = [], 0
+            continue
         more = size_of(entry)
         if batch and (len(batch) == MOST_TASKS or size + more > LONGEST_TASK):
             yield batch

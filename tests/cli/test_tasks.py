@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import subprocess
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -357,6 +358,52 @@ def test_large_tasks_go_in_smaller_batches(env: dict[str, str], engine: FakeEngi
     tasks = [{"command": "x" * (LONGEST_TASK // 3), "in": "1m"} for _ in range(7)]
     submit(lines(*tasks), env=env)
     assert [asked[1] for asked in engine.asked] == [2, 2, 2, 1]
+
+
+def test_what_comes_slowly_is_stored_as_it_comes(
+    env: dict[str, str], engine: FakeEngine, tmp_path: Path
+) -> None:
+    """A pipe whose writer thinks for long between two tasks holds back neither."""
+    pipe = tmp_path / "tasks"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("w", encoding="utf-8") as writer:
+            for number in (1, 2):
+                writer.write(lines({"command": f"c{number}", "in": "1m"}))
+                writer.flush()
+                while len(engine.tasks) < number:
+                    os.sched_yield()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    done = pycron("submit", str(pipe), env=env)
+    thread.join()
+    assert done.stdout.startswith("2 tasks stored, up to line 2 of ")
+
+
+def test_a_key_that_is_there_twice_is_a_fault(env: dict[str, str], engine: FakeEngine) -> None:
+    """As in the crontab: nobody can tell which was meant."""
+    done = submit('{"command": "a", "in": "1m", "in": "1h"}\n', env=env, check=2)
+    assert 'tasks.jsonl:1: is not JSON: "in" is there twice' in done.stderr
+    assert engine.tasks == []
+
+
+def test_a_text_for_people_is_told_apart(env: dict[str, str]) -> None:
+    """Whoever hands in one JSON text over many lines learns what is wanted."""
+    text = json.dumps([{"command": "a", "in": "1m"}], indent=2)
+    first, *_ = submit(text, env=env, check=2).stderr.splitlines()
+    assert first.endswith("(a task stands on one line)")
+
+
+def test_a_wrong_file_does_not_fill_the_screen(env: dict[str, str]) -> None:
+    """Of very many faults the first are told, and how many there are."""
+    done = submit("wrong\n" * 1_000, env=env, check=2)
+    *told, last = done.stderr.splitlines()
+    assert len(told) == 100
+    assert last == (
+        "pycron: 1000 faults, of which these are the first 100, in tasks.jsonl; nothing is stored"
+    )
 
 
 def test_a_file_that_cannot_be_read(env: dict[str, str]) -> None:
