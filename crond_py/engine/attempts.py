@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from crond_py.crontab.model import Job
 from crond_py.engine.events import RetryDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.recalled import RECALLED
@@ -171,7 +172,7 @@ class Attempts:
         is_cut_short = outcome is Outcome.LOST and active.is_cut_short
         active.how_lost, active.is_cut_short = "", False
         if is_cut_short and self._exists(active) and wants_rerun(job.on_crash, active.lost):
-            active.stop = None
+            active.stop, active.job = None, self._newest_definition(active)
             self.starter.start(active)
         elif not wants_retry(outcome, active.attempt_number, job.retry):
             self.finish(active, outcome, reason)
@@ -183,6 +184,11 @@ class Attempts:
     def _exists(self, active: ActiveRun) -> bool:
         state = self._register.find(active.job.name)
         return state is not None and not state.is_removed
+
+    def _newest_definition(self, active: ActiveRun) -> Job:
+        """Return the definition in force: a pool that a run was started in may be gone by now."""
+        state = self._register.find(active.job.name)
+        return state.job if state is not None else active.job
 
     def close(
         self,

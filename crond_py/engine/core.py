@@ -21,7 +21,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
 from crond_py.engine.gathering import Gathering
-from crond_py.engine.parts import Parts, Register
+from crond_py.engine.parts import Parts, Register, absent_pool
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
@@ -172,7 +172,9 @@ class Core:
         """Take the pools of a crontab; runs keep the slots they have."""
         pools = self._register.pools
         for name in [name for name in pools if name not in crontab.pools]:
-            if not pools[name].is_in_use:
+            if pools[name].is_in_use:
+                pools[name].pool = absent_pool(name)
+            else:
                 del pools[name]
         for name, pool in crontab.pools.items():
             pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool

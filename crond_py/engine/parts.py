@@ -8,12 +8,19 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from crond_py.crontab.model import Crontab, Job, Pool
+from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
 from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
+from crond_py.engine.records import (
+    NOT_THERE,
+    REMOVED_JOBS,
+    ActiveRun,
+    Conclusion,
+    JobState,
+    Stage,
+)
 from crond_py.engine.shares import Shares
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.model import Run, Task
@@ -155,8 +162,17 @@ class Register:
         return active if active.stage in {Stage.STARTING, Stage.RUNNING} else None
 
     def slots(self, job: Job) -> Slots:
-        """Return the slots of a job's pool; a removed job may name one that is gone."""
+        """Return the slots of a job's pool; a submitted task may name one that is gone."""
         slots = self.pools.get(job.pool)
         if slots is None:
-            slots = self.pools[job.pool] = Slots(Pool(job.pool), self.shares)
+            slots = self.pools[job.pool] = Slots(absent_pool(job.pool), self.shares)
         return slots
+
+
+def absent_pool(name: str) -> Pool:
+    """Return what a pool is as long as no crontab has it: what waits for it waits until one has.
+
+    What has a process counts in it all the same.
+    """
+    is_always_there = name in {DEFAULT_POOL, REMOVED_JOBS}
+    return Pool(name, workers=None if is_always_there else 0)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from crond_py.crontab.model import Crontab
+from crond_py.crontab.model import Crontab, EveryTrigger
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
@@ -25,7 +25,7 @@ from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.records import NOT_THERE, ActiveRun, Stage
+from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import seen
 from crond_py.engine.telling import fields, log
 from crond_py.engine.uptake import Uptake
@@ -188,9 +188,13 @@ class Tasks:
     def troubles(self) -> list[str]:
         """What a person should know of: tasks that no pool takes, or that cannot be read."""
         held: Counter[str] = Counter()
-        for lane in self._lanes.values():
-            if lane.lane.pool not in self._pools:
-                held[lane.lane.pool] += lane.open
+        for lane in filter(self._is_held, self._lanes.values()):
+            held[lane.lane.pool] += lane.open
+        for state in self._register.tasks.values():
+            # One that comes again is among those that are open.
+            is_counted = isinstance(state.job.trigger, EveryTrigger)
+            if state.job.pool not in self._pools and not is_counted and _waits_for_a_slot(state):
+                held[state.job.pool] += 1
         troubles = [
             f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
             f"add [pools.{pool}] with workers, or cancel them"
@@ -245,8 +249,9 @@ class Tasks:
                 log.warning("it is known again which tasks are due", extra=fields())
 
     def _feed(self, lane: LaneState) -> None:
-        room = lane.room
-        if not room:
+        is_held = self._is_held(lane)
+        room = 0 if is_held else lane.room
+        if not room and not is_held:
             return  # it is hungry again when there is some
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
@@ -304,6 +309,10 @@ class Tasks:
     def _lane(self, lane: Lane) -> LaneState:
         return self._lanes.setdefault(lane, LaneState(lane, self._parts.most_waiting))
 
+    def _is_held(self, lane: LaneState) -> bool:
+        """Whether nothing of a lane is taken up, as there is no such pool."""
+        return lane.lane.pool not in self._pools
+
     def _let_go(self, lane: LaneState) -> None:
         """Forget a lane that has nothing left."""
         if not lane.open and not lane.waiting:
@@ -313,7 +322,7 @@ class Tasks:
     def _arm(self, lane: LaneState) -> None:
         """Wait for the first task of a lane, or at once have more taken up of what is due."""
         self._disarm(lane)
-        is_held = self._register.is_stopping or lane.lane.pool not in self._pools
+        is_held = self._register.is_stopping or self._is_held(lane)
         if lane.first_due is not None and lane.room and not is_held:
             due = self._attendance.wall(lane.lane.scale, lane.first_due)
             timekeeper = self._parts.timekeeper
@@ -348,3 +357,7 @@ class Tasks:
     def _attend(self) -> None:
         until = self._parts.timekeeper.now() + AHEAD
         self._attendance.attend(until, self._first_dues())
+
+
+def _waits_for_a_slot(state: JobState) -> bool:
+    return any(active.stage is Stage.SLOT for active in state.active)

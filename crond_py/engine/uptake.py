@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import DEFAULT_POOL, Crontab
+from crond_py.crontab.model import Crontab
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
@@ -58,12 +58,10 @@ class Uptake:
         self._agenda = agenda
         self._attendance = attendance
         self._jobs: TaskJobs | None = None
-        self._pools: frozenset[str] = frozenset()
 
     def set_crontab(self, crontab: Crontab) -> None:
         """Take what a crontab says of tasks; what runs or waits keeps what it has."""
         self._jobs = self._parts.task_reader(crontab)
-        self._pools = frozenset(crontab.pools)
 
     @property
     def keep_for(self) -> timedelta | None:
@@ -77,8 +75,6 @@ class Uptake:
         """
         assert self._jobs is not None  # noqa: S101 - set before anything is taken up
         job = self._jobs.job(task)
-        if job.pool not in self._pools:
-            job = replace(job, pool=DEFAULT_POOL)
         cursor = Cursor(job.name, _MARK, self._attendance.era, due, due)
         state = self._register.tasks.setdefault(job.name, JobState(job, cursor, is_task=True))
         state.job, state.cursor = job, cursor

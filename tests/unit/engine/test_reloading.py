@@ -9,7 +9,8 @@ import pytest
 
 from crond_py.crontab.model import AtTrigger, CronTrigger, Job, Pool
 from crond_py.crontab.summary import fingerprint
-from crond_py.model import Missed, Overlap
+from crond_py.model import Missed, OnCrash, Overlap, State
+from crond_py.ports import AttemptKey, StartFailed
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, reload, rows
 
 MINUTE = timedelta(minutes=1)
@@ -55,6 +56,22 @@ def test_a_pool_that_is_gone_is_not_shown(machine_with: MachineWith) -> None:
     assert {pool.name for pool in world.daemon.core.status().pools} == {"default", "batch"}
     reload(world, JOB, pools=(Pool("default"),))
     assert {pool.name for pool in world.daemon.core.status().pools} == {"default"}
+
+
+def test_run_again_after_its_pool_was_removed(machine_with: MachineWith) -> None:
+    """P3: what is run again begins where the file says now, not in a pool that is gone."""
+    again = replace(JOB, pool="batch", on_crash=OnCrash.RERUN)
+    world = machine_with(lasts=30 * MINUTE)
+    reload(world, again, pools=(Pool("default"), Pool("batch", 2)))
+    world.pass_time(MINUTE)
+    assert outcomes(world) == ["running"]
+    reload(world, replace(again, pool="default"), pools=(Pool("default"),))
+    (run,) = rows(world)
+    assert world.daemon is not None
+    lost = StartFailed(AttemptKey(run.id, 1), "nobody knows", world.clock.now(), is_unknown=True)
+    world.daemon.core.handle([lost])
+    (run,) = rows(world)
+    assert (run.state, len(run.attempts)) == (State.RUNNING, 2)
 
 
 @pytest.mark.parametrize("power_cut", [False, True])

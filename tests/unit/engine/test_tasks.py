@@ -646,6 +646,120 @@ def test_pool_that_is_gone(world: World) -> None:
     assert world.daemon.core.status().troubles == ()
 
 
+def take_pool_out(world: World, name: str) -> None:
+    """Take a pool out of the crontab, and have that read."""
+    del world.pools[name]
+    world.reload()
+
+
+def put_pool_back(world: World, name: str, workers: int) -> None:
+    """Have the crontab name a pool again, and have that read."""
+    world.pools[name] = workers
+    world.reload()
+
+
+def standing(world: World) -> list[str]:
+    """Return how the newest run of each task stands, in the order of their ids."""
+    return [outcomes(world, f"task:{number}")[-1] for number in sorted(world.tasks.handed_in)]
+
+
+def test_cancel_lets_nothing_of_a_lost_pool_begin(world: World) -> None:
+    """P4, P8: what waits for a pool that is gone goes on waiting when one of it is cancelled."""
+    submit(world, *[new_task(world, pool="small", in_=5 * SECOND)] * 4)
+    take_pool_out(world, "small")
+    world.pass_time(10 * SECOND)
+    world.ask(lambda core: core.cancel_task(1))
+    world.pass_time(10 * SECOND)
+    assert world.machine.trees == []
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.open == 3
+    put_pool_back(world, "small", 1)
+    world.pass_time(10 * SECOND)
+    assert standing(world) == ["cancelled", "succeeded", "succeeded", "succeeded"]
+
+
+def test_cancel_of_all_that_waits_for_a_lost_pool(world: World) -> None:
+    """P8: nothing is left of it to be seen."""
+    submit(world, new_task(world, pool="small"))
+    take_pool_out(world, "small")
+    world.ask(lambda core: core.cancel_task(1))
+    world.pass_time(5 * SECOND)
+    assert world.daemon is not None
+    counts = world.daemon.core.status().tasks
+    assert (counts.open, counts.next_due) == (0, None)
+    assert world.daemon.core.status().troubles == ()
+
+
+def test_lost_pool_in_a_ledger_that_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P8: that the ledger can be read again lets nothing of a lost pool begin."""
+    submit(world, *[new_task(world, pool="small")] * 3)
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(5 * SECOND)
+        del world.pools["small"]
+        assert world.daemon is not None
+        core, crontab = world.daemon.core, world.crontab()
+        core.handle([*due_timers(world), Call(lambda: core.reload(crontab))])
+    world.pass_time(10 * SECOND)
+    assert world.machine.trees == []
+    put_pool_back(world, "small", 1)
+    world.pass_time(10 * SECOND)
+    assert standing(world) == ["succeeded"] * 3
+
+
+def due_timers(world: World) -> list[TimersFired]:
+    """Let time go by up to the next timer, and take that from the heap."""
+    assert world.daemon is not None
+    due_ns = world.daemon.timers.next_deadline()
+    assert due_ns is not None
+    world.clock.advance_ns(due_ns - world.clock.monotonic_ns())
+    return [TimersFired(world.daemon.timers.pop_due(due_ns), due_ns)]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["reload", "restart"])
+def test_runs_that_wait_for_a_lost_pool(world: World, *, is_restarted: bool) -> None:
+    """P4, P8: no more of them begin until the pool is back; what runs goes on."""
+    lasting(world, 60 * SECOND)
+    submit(world, *[new_task(world, pool="tiny")] * 6)
+    world.pass_time(3 * SECOND)
+    del world.pools["tiny"]
+    if is_restarted:
+        restart(world, SECOND)
+    else:
+        world.reload()
+    assert standing(world) == ["running", *["queued"] * 5]
+    assert world.daemon is not None
+    (trouble,) = world.daemon.core.status().troubles
+    assert trouble.startswith("submitted tasks (5) wait for the pool tiny")
+    world.pass_time(120 * SECOND)
+    assert len(world.machine.trees) == 1
+    assert standing(world)[1:] == ["queued"] * 5
+    put_pool_back(world, "tiny", 1)
+    world.pass_time(60 * SECOND)
+    assert standing(world)[1:] == ["succeeded", "running", "queued", "queued", "queued"]
+    assert world.daemon.core.status().troubles == ()
+
+
+def test_retry_in_a_lost_pool(world: World) -> None:
+    """P4: a retry, too, waits for the pool to be back."""
+    world.machine.behaviours["task:1"] = Behaviour(exits=(Exit(code=1),))
+    submit(world, new_task(world, replace(PLAIN, retry=Retry(2, 30 * SECOND)), pool="tiny"))
+    world.pass_time(5 * SECOND)
+    world.machine.behaviours["task:1"] = Behaviour()
+    take_pool_out(world, "tiny")
+    world.pass_time(60 * SECOND)
+    assert standing(world) == ["queued"]
+    put_pool_back(world, "tiny", 1)
+    world.pass_time(5 * SECOND)
+    assert standing(world) == ["succeeded"]
+
+
 def test_definition_that_does_not_fit_any_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
