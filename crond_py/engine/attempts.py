@@ -104,6 +104,7 @@ class Attempts:
                 state.queued = without(state.queued, active)
             state.active += (active,)
         self._parts.drop_timer(active, "wait_timer")
+        active.set_in_line(False)
         active.stage = Stage.RUNNING
         active.run = replace(active.run, state=State.RUNNING, retry_at=None)
         if active.stake is None:
@@ -299,7 +300,7 @@ class Attempts:
     def retire(self, active: ActiveRun) -> None:
         """Take a run off the records and let the next ones go on."""
         active.stage = Stage.ENDED
-        active.tell_begun()
+        active.set_in_line(False)
         for timer in ("timeout_timer", "kill_timer", "wait_timer"):
             self._parts.drop_timer(active, timer)
         self._register.runs.pop(active.run.id, None)

@@ -73,8 +73,8 @@ class ActiveRun:
     ``is_taken_over``: an earlier daemon has made one of them.
     ``ticket`` is its place among those that wait for a slot, ``stake`` what its slot counts to,
     ``waits`` what it has waited for before its first start, ``ready_ns`` from when it could have
-    begun, on the monotonic clock. ``on_begun`` is called once it waits for its turn no longer,
-    ``on_end`` with the finished run once its outcome is in the ledger.
+    begun, on the monotonic clock. ``is_in_line``: it waits for a slot; ``on_line`` is called with
+    that when it changes, ``on_end`` with the finished run once its outcome is in the ledger.
     """
 
     job: Job
@@ -95,7 +95,8 @@ class ActiveRun:
     waits: Waits | None = None
     ready_ns: int = 0
     stake: Stake | None = None
-    on_begun: Callable[[], None] | None = None
+    is_in_line: bool = False
+    on_line: Callable[[bool], None] | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
 
     @property
@@ -131,11 +132,12 @@ class ActiveRun:
         """How many attempts have begun."""
         return self.attempt.number if self.attempt else 0
 
-    def tell_begun(self) -> None:
-        """Say, once, that it has begun, or never will."""
-        on_begun, self.on_begun = self.on_begun, None
-        if on_begun is not None:
-            on_begun()
+    def set_in_line(self, is_in_line: bool) -> None:
+        """Note whether it waits for a slot from now on, and say so where that is new."""
+        if is_in_line != self.is_in_line:
+            self.is_in_line = is_in_line
+            if self.on_line is not None:
+                self.on_line(is_in_line)
 
 
 @dataclass(slots=True, eq=False)

@@ -87,6 +87,7 @@ class Starter:
         slots = self._register.slots(active.job)
         if self._register.is_stopping or not slots.is_free_for(active.job):
             active.stage = Stage.SLOT
+            active.set_in_line(True)
             self._wait_for(active, Wait.POOL)
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
             self.watch_waiting(slots)
@@ -98,7 +99,7 @@ class Starter:
 
     def _begin_attempt(self, active: ActiveRun, now: datetime) -> None:
         active.stage = Stage.STARTING
-        active.tell_begun()
+        active.set_in_line(False)
         self._wait_for(active, Wait.DISPATCH)
         if active.attempt is not None:
             active.earlier_users |= {active.attempt.user}

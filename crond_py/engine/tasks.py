@@ -4,8 +4,8 @@ A task is in memory only as long as it has a run without an outcome. When it is 
 occurrence is claimed, and in the same transaction it ends, or moves on to its next due instant: a
 crash leaves it as it was, or accounted for.
 
-What is due while as many runs of its lane wait as may, stays in the ledger and is taken up in the
-order in which it was due; that is no fault of the daemon, so nothing of it is missed.
+What is due while as many runs of its lane wait for a slot as may, stays in the ledger and is taken
+up in the order in which it was due; that is no fault of the daemon, so nothing of it is missed.
 """
 
 from __future__ import annotations
@@ -293,10 +293,16 @@ class Tasks:
             self._arm(lane)
 
     def _watch(self, lane: LaneState, active: ActiveRun) -> None:
-        """Count a run of a lane for as long as it waits for its turn."""
-        if active.stage in {Stage.BEHIND, Stage.SLOT}:
+        """Count a run of a lane for as long as it waits for a slot, now or later."""
+        lane.waiting += active.is_in_line
+        active.on_line = partial(self._line_changed, lane.lane)
+
+    def _line_changed(self, of: Lane, is_in_line: bool) -> None:
+        lane = self._lane(of)
+        if is_in_line:
             lane.waiting += 1
-            active.on_begun = partial(self._begun, lane)
+        else:
+            self._begun(lane)
 
     def _begun(self, lane: LaneState) -> None:
         lane.waiting -= 1

@@ -94,6 +94,10 @@ def wrong_now(world: World) -> Iterator[Wrong]:
         waiting[task.lane] += len(runs)
         # One may have many to make up for; and one that was cut short waits again.
         tasks[task.lane] += any(active.attempt is None for active in runs)
+    for lane, stands in daemon.core._tasks._lanes.items():
+        if stands.waiting != waiting[lane]:
+            text = f"{waiting[lane]} runs of {lane} wait for a slot, not {stands.waiting}"
+            yield "P4", text, ""
     for lane, number in tasks.items():
         if number > MOST_WAITING:
             yield "P4", f"{number} tasks of {lane} wait in memory", ""
@@ -101,11 +105,11 @@ def wrong_now(world: World) -> Iterator[Wrong]:
 
 
 def _waits(active: ActiveRun) -> bool:
-    return active.stage in {Stage.BEHIND, Stage.SLOT}
+    return active.stage is Stage.SLOT
 
 
 def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> Iterator[Wrong]:
-    """P4: what is due is taken up, unless as many runs of its lane wait as may."""
+    """P4: what is due is taken up, unless as many runs of its lane wait for a slot as may."""
     is_open = world.ledger.tasks(TaskQuery(limit=None))
     counts = core.status().tasks
     if counts.open != len(is_open):
@@ -117,7 +121,7 @@ def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> I
     for task in is_open:
         due = core._tasks._attendance.wall(task.lane.scale, task.due)
         if due < world.clock.now() - _SOON and waiting.get(task.lane, 0) <= MOST_WAITING // 2:
-            text = f"it is due since {due}, and {waiting.get(task.lane, 0)} of its lane wait"
+            text = f"it is due since {due}, and {waiting.get(task.lane, 0)} runs of its lane wait"
             yield "P4", text, task.job
 
 

@@ -295,6 +295,16 @@ def one_less_waits(_old: object) -> Callable[..., None]:
     return begun
 
 
+def count_what_is_behind(old: Callable[..., None]) -> Callable[..., None]:
+    """Let runs that wait for their own predecessor fill their lane."""
+
+    def watch(self: Tasks, lane: LaneState, active: ActiveRun) -> None:
+        old(self, lane, active)
+        lane.waiting += active.stage is Stage.BEHIND
+
+    return watch
+
+
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "adopt", always(False), "P1 P5"),
@@ -387,6 +397,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         "P4",
     ),
     "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
+    "what waits for its predecessor fills a lane": (Tasks, "_watch", count_what_is_behind, "P4"),
     "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
     "what has moved on is not cancelled": (Tasks, "cancel", cancel_what_is_written, "P6"),

@@ -201,6 +201,30 @@ def test_period_that_is_shorter_than_the_queue(world: World) -> None:
     assert second.cause is Cause.CATCH_UP
 
 
+def test_runs_behind_their_own_predecessor_keep_no_other_task_out(world: World) -> None:
+    """P4: tasks that hang, each with runs behind it, do not hold up the next of the same user."""
+    lasting(world, HOUR, numbers=range(1, 5))
+    hangs = replace(PLAIN, overlap=Overlap.QUEUE)
+    submit(world, *[new_task(world, hangs, every=2 * SECOND)] * 4)
+    world.pass_time(60 * SECOND)
+    waiting = [outcomes(world, f"task:{number}").count("queued") for number in range(1, 5)]
+    assert waiting == [PLAIN.queue_limit] * 4
+    submit(world, new_task(world, scale=Scale.STEADY))
+    world.pass_time(1.5 * SECOND)
+    assert outcomes(world, "task:5") == ["running"]
+
+
+def test_a_task_with_much_to_make_up_for_keeps_no_other_task_out(world: World) -> None:
+    """P4: its missed runs wait for one another, and nobody else for them."""
+    lasting(world, 60 * SECOND, numbers=range(1, 2))
+    submit(world, new_task(world, replace(PLAIN, missed=Missed.ALL), every=5 * SECOND))
+    restart(world, 100 * SECOND)
+    submit(world, new_task(world, scale=Scale.STEADY))
+    world.pass_time(1.5 * SECOND)
+    assert outcomes(world, "task:1").count("queued") > MOST_WAITING
+    assert outcomes(world, "task:2") == ["running"]
+
+
 # --- restarts -----------------------------------------------------------------------------------
 
 
