@@ -20,7 +20,7 @@ from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Stage, Stop
 from crond_py.engine.signals import Signals
-from crond_py.engine.telling import fields, log, tell
+from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, State
 from crond_py.ports import ProcessSpec, SetAttempt, SetRun, Started
 
@@ -171,8 +171,7 @@ class Starter:
                 spec = replace(spec, held_for=active.run.due)
         except Exception:  # noqa: BLE001 - the boundary of one run: its faults stay its own
             log.exception("run cannot be started", extra=fields(run=active.run.id))
-            reason = "cannot start: an error inside pycron, see the daemon's log"
-            self._on_failed(active, Outcome.FAILED, reason)
+            self._on_failed(active, Outcome.FAILED, f"cannot start: {INTERNAL_FAULT}")
             return None
         if active.attempt is not None and spec.output is not None:
             active.attempt = replace(active.attempt, output=str(spec.output.path))

@@ -27,7 +27,7 @@ from crond_py.engine.lanes import LaneState
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import seen
-from crond_py.engine.telling import fields, log
+from crond_py.engine.telling import INTERNAL_FAULT, fields, log
 from crond_py.engine.uptake import Uptake
 from crond_py.engine.view import TaskCounts
 from crond_py.errors import LedgerError, PycronError
@@ -214,8 +214,8 @@ class Tasks:
     def due(self, lane: LaneState, fired_at: datetime) -> None:
         """Have tasks of a lane taken up whose timer fired at wall-clock instant ``fired_at``."""
         lane.timer = None
-        self._note_if_late(lane, fired_at)
         self._hungry[lane] = None
+        self._note_if_late(lane, fired_at)
 
     def _note_if_late(self, lane: LaneState, fired_at: datetime) -> None:
         expected = self._parts.timekeeper.wall_at(lane.deadline_ns)
@@ -231,10 +231,19 @@ class Tasks:
             try:
                 self._feed(lane)
             except LedgerError as error:
-                self._note_unread(lane, str(error))
-                self._disarm(lane)
-                self._wait(lane, self._parts.timekeeper.after(AGAIN))
+                self._feed_again(lane, str(error))
+            except Exception:  # noqa: BLE001 - the boundary of one lane: its faults stay its own
+                if lane.unread != INTERNAL_FAULT:
+                    where = fields(pool=lane.lane.pool, group=lane.lane.group)
+                    log.exception("tasks not taken up", extra=where)
+                self._feed_again(lane, INTERNAL_FAULT)
         self._attend()
+
+    def _feed_again(self, lane: LaneState, why: str) -> None:
+        """Try again in a while to take up what of a lane is due."""
+        self._note_unread(lane, why)
+        self._disarm(lane)
+        self._wait(lane, self._parts.timekeeper.after(AGAIN))
 
     def _note_unread(self, lane: LaneState, why: str) -> None:
         """Note, and say once, that the ledger cannot tell which tasks of a lane are due."""
@@ -255,18 +264,16 @@ class Tasks:
             return  # it is hungry again when there is some
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
-        self._note_read(lane)
         if len(found) < most and not self._unwritten:
             lane.open = len(found)  # a ledger that was damaged may have lost some
         found = [task for task in found if task.id not in self._unwritten]
         now = self._parts.timekeeper.now()
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
-        lane.first_due = None
-        for number, task in enumerate(found):
-            if number == room or task.due > until:
-                lane.note_due(task.due)
-                break
+        left = next((n for n, task in enumerate(found) if n == room or task.due > until), None)
+        for task in found[:left]:
             self._take_up(lane, task, now)
+        lane.first_due = None if left is None else found[left].due
+        self._note_read(lane)
         self._arm(lane)
         self._let_go(lane)
 

@@ -9,6 +9,9 @@ from crond_py.schedule import format_duration
 
 log = logging.getLogger("pycron.engine")
 
+INTERNAL_FAULT = "an error inside pycron, see the daemon's log"
+"""What is said of something that could not be done, where the log has the traceback."""
+
 
 def fields(**values: object) -> dict[str, object]:
     """Return the ``extra`` of a log record; values that are None are left out."""

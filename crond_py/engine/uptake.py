@@ -18,7 +18,7 @@ from crond_py.engine.attendance import Absence, Attendance
 from crond_py.engine.lag import Wait
 from crond_py.engine.parts import Parts, Register, TaskJobs
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
-from crond_py.engine.telling import tell
+from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.errors import PycronError
 from crond_py.model import Cause, Cursor, Missed, Outcome, State, Task
 from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
@@ -96,25 +96,33 @@ class Uptake:
             next_due = task.due + (newest - due) + task.period
             if absence is None and newest > due:
                 absence = Absence(due, newest, WAS_FULL)
+        runs: list[ActiveRun] = []
         try:
             state = self.enter(task, due)
+            self._run(state, _Span(schedule, due, now, absence), runs)
         except PycronError as error:
             self.enter_row(task, Outcome.FAILED, f"cannot start: {error}")
-            return [], next_due
-        runs = self._run(state, _Span(schedule, due, now, absence))
-        if state.active or state.queued:
-            # It is let go of with its last run, and that may have been replaced just now.
-            self._register.tasks[task.job] = state
-        else:
-            self._register.let_go(state)
+        except Exception:  # noqa: BLE001 - the boundary of one task: its faults stay its own
+            log.exception("task cannot be run", extra=fields(job=task.job, due=due))
+            self.enter_row(task, Outcome.FAILED, f"cannot start: {INTERNAL_FAULT}")
+        self._keep_or_let_go(task)
         return runs, next_due
 
-    def _run(self, state: JobState, span: _Span) -> list[ActiveRun]:
-        admitted = [
-            self._admitter.admit(state, instant, cause, era=state.cursor.era, waited=Wait.POOL)
-            for instant, cause in self._to_run(state, span)
-        ]
-        return [active for active in admitted if active is not None]
+    def _keep_or_let_go(self, task: Task) -> None:
+        """Know a task as long as it has a run."""
+        state = self._register.tasks.get(task.job)
+        if state is not None and not state.active and not state.queued:
+            self._register.let_go(state)
+
+    def _run(self, state: JobState, span: _Span, runs: list[ActiveRun]) -> None:
+        """Admit what is to be run, and add what has become a run."""
+        era = state.cursor.era
+        for instant, cause in self._to_run(state, span):
+            active = self._admitter.admit(state, instant, cause, era=era, waited=Wait.POOL)
+            # It is let go of with its last run, and that may have been replaced just now.
+            self._register.take_back(state)
+            if active is not None:
+                runs.append(active)
 
     def _to_run(self, state: JobState, span: _Span) -> Iterator[tuple[datetime, Cause]]:
         """Yield what is to be run, and as what; what is not gets its row."""

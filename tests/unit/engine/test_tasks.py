@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.events import Call, TimersFired
 from crond_py.engine.retention import OFTEN
+from crond_py.engine.tasks import Tasks
+from crond_py.engine.telling import INTERNAL_FAULT
+from crond_py.engine.uptake import Uptake
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
-from tests.simulation.tasks import MOST_WAITING
+from tests.simulation.tasks import MOST_WAITING, TaskBook
 from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
 
@@ -806,6 +810,68 @@ def test_definition_that_does_not_fit_any_more(
     )
     world.pass_time(4 * SECOND)
     assert outcomes(world, "task:2") == ["failed", "succeeded"]
+
+
+def test_fault_over_one_task(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1: an error of ours over one task is its outcome, and the others run."""
+    submit(world, *[new_task(world, group=group) for group in ("a", "a", "b")])
+    submit(world, new_task(world, group="c", every=4 * SECOND))
+    real = TaskBook.job
+
+    def fail(book: TaskBook, task: Task) -> Job:
+        if task.id in {1, 4}:
+            raise ZeroDivisionError
+        return real(book, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskBook, "job", fail)
+        world.pass_time(2 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert (run.outcome, run.reason) == (Outcome.FAILED, f"cannot start: {INTERNAL_FAULT}")
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "task:2") == outcomes(world, "task:3") == ["succeeded"]
+    assert outcomes(world, "task:4") == ["failed", "succeeded"]
+    assert open_tasks(world) == [4]
+
+
+def test_fault_over_one_lane(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4, P8: an error of ours over one lane is told, stops no other lane, and is tried again."""
+    submit(world, *[new_task(world, group=group) for group in ("a", "a", "b")])
+    real = Uptake.take_up
+
+    def fail(uptake: Uptake, task: Task, *rest: Any, **more: Any) -> Any:
+        if task.id == 2:
+            raise ZeroDivisionError
+        return real(uptake, task, *rest, **more)
+
+    assert world.daemon is not None
+    core = world.daemon.core
+    with monkeypatch.context() as patch:
+        patch.setattr(Uptake, "take_up", fail)
+        world.pass_time(10 * SECOND)
+        (trouble,) = core.status().troubles
+        assert trouble == (
+            "submitted tasks (1) wait, as nobody knows which of them are due: " + INTERNAL_FAULT
+        )
+    told = [each.message for each in caplog.records if each.exc_info]
+    assert told == ["tasks not taken up"]
+    world.pass_time(5 * SECOND)
+    assert standing(world) == ["succeeded"] * 3
+    assert core.status().troubles == ()
+
+
+def test_fault_over_a_late_timer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: what is due is taken up, whatever else goes wrong as its timer fires."""
+    submit(world, new_task(world))
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Tasks, "_note_if_late", fail)
+    world.pass_time(5 * SECOND)
+    assert standing(world) == ["succeeded"]
 
 
 def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
