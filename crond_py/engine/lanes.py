@@ -11,7 +11,9 @@ Not responsible for taking tasks up, nor for timers (``tasks``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 
 from crond_py.dataclass import dataclass
 from crond_py.model import Lane
@@ -24,13 +26,42 @@ More are taken up when half of them have begun: many at a time cost one transact
 """
 
 
+MOST_NOTED = 16
+"""How many changes are remembered of what keeps a lane from being taken up."""
+
+
+class Hindrance(StrEnum):
+    """Why what is due of a lane stays in the ledger, in words.
+
+    FULL: as many runs of it wait in memory as may. HELD: there is no such pool. UNREAD: the ledger
+    cannot tell what is due. LEFT: one of these, under an earlier daemon.
+    """
+
+    FULL = "tasks of its group waited for their turn"
+    HELD = "its pool was not in the crontab"
+    UNREAD = "nobody could tell which tasks were due"
+    LEFT = "it waited for its turn when pycron ended"
+
+
+Hindered = tuple[tuple[int, Hindrance], ...]
+"""What has kept a lane from being taken up, each since an instant of the monotonic clock."""
+
+
+def hindrances_since(hindered: Hindered, due_ns: int) -> Sequence[Hindrance]:
+    """Return what has kept something back that was due then, each once."""
+    ends = [since_ns for since_ns, _ in hindered[1:]]
+    over = sum(end_ns <= due_ns for end_ns in ends)
+    return tuple(dict.fromkeys(what for _, what in hindered[over:]))
+
+
 @dataclass(slots=True, eq=False)
 class LaneState:
     """One lane. ``first_due`` is on the lane's scale; None: no task of it is left to take up.
 
     ``open`` counts the tasks that are left, ``waiting`` the runs that wait for a slot.
     ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
-    not tell which of its tasks are due; empty: it could.
+    not tell which of its tasks are due; empty: it could. ``hindered`` is what has kept those that
+    are due from being taken up; nothing where none was left behind.
     """
 
     lane: Lane
@@ -41,12 +72,21 @@ class LaneState:
     timer: Timer | None = None
     deadline_ns: int = 0
     unread: str = ""
+    hindered: Hindered = ()
 
     @property
     def room(self) -> int:
         """How many more runs may wait."""
         has_room = self.waiting <= self.most_waiting // 2
         return self.most_waiting - self.waiting if has_room else 0
+
+    def hinder(self, what: Hindrance, now_ns: int) -> None:
+        """Note that from now on nothing is taken up, and why."""
+        if self.hindered and self.hindered[-1][1] is what:
+            return
+        self.hindered = (*self.hindered, (now_ns, what))
+        if len(self.hindered) > MOST_NOTED:
+            self.hindered = (self.hindered[0], *self.hindered[2:])
 
     def note_due(self, due: datetime) -> bool:
         """Note that a task is due then; True where that is the first one now."""

@@ -5,7 +5,10 @@ occurrence is claimed, and in the same transaction it ends, or moves on to its n
 crash leaves it as it was, or accounted for.
 
 What is due while as many runs of its lane wait for a slot as may, stays in the ledger and is taken
-up in the order in which it was due; that is no fault of the daemon, so nothing of it is missed.
+up in the order in which it was due, and so does what is due while its pool is in no crontab or the
+ledger cannot tell. A task that is run once is not missed by that, it merely waits. One that comes
+again is run for the newest of its instants when its turn comes; those that this has overtaken are
+missed ones, and made up where it says ``missed = "all"``.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
-from crond_py.engine.lanes import LaneState
+from crond_py.engine.lanes import Hindrance, LaneState
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import seen
@@ -106,7 +109,17 @@ class Tasks:
             for active in [*state.active, *state.queued]:
                 self._watch(self._lane_of(active), active)
         for each in self._lanes.values():
+            self._note_left(each, now)
             self._arm(each)
+
+    def _note_left(self, lane: LaneState, now: datetime) -> None:
+        """Note where an earlier daemon has left something of a lane that was due.
+
+        What is due since that one ended has merely been missed, and that is said of it.
+        """
+        scale = lane.lane.scale
+        if lane.first_due is not None and self._attendance.wall(scale, lane.first_due) <= now:
+            lane.hinder(Hindrance.LEFT, 0)
 
     def _lane_of(self, active: ActiveRun) -> LaneState:
         """Return the lane in which a run of an earlier daemon counts as one that waits."""
@@ -242,6 +255,7 @@ class Tasks:
     def _feed_again(self, lane: LaneState, why: str) -> None:
         """Try again in a while to take up what of a lane is due."""
         self._note_unread(lane, why)
+        lane.hinder(Hindrance.UNREAD, self._parts.timekeeper.reading())
         self._disarm(lane)
         self._wait(lane, self._parts.timekeeper.after(AGAIN))
 
@@ -261,6 +275,7 @@ class Tasks:
         is_held = self._is_held(lane)
         room = 0 if is_held else lane.room
         if not room and not is_held:
+            lane.hinder(Hindrance.FULL, self._parts.timekeeper.reading())
             return  # it is hungry again when there is some
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
@@ -278,7 +293,7 @@ class Tasks:
         self._let_go(lane)
 
     def _take_up(self, lane: LaneState, task: Task, now: datetime) -> None:
-        runs, next_due = self._uptake.take_up(task, now)
+        runs, next_due = self._uptake.take_up(task, now, lane.hindered)
         for active in runs:
             self._watch(lane, active)
         self._move_on(lane, task, next_due)
@@ -335,11 +350,18 @@ class Tasks:
     def _arm(self, lane: LaneState) -> None:
         """Wait for the first task of a lane, or at once have more taken up of what is due."""
         self._disarm(lane)
-        is_held = self._register.is_stopping or self._is_held(lane)
-        if lane.first_due is not None and lane.room and not is_held:
-            due = self._attendance.wall(lane.lane.scale, lane.first_due)
-            timekeeper = self._parts.timekeeper
-            self._wait(lane, max(timekeeper.deadline(due - AHEAD), timekeeper.reading()))
+        if lane.first_due is None or self._register.is_stopping:
+            lane.hindered = ()
+            return
+        now_ns = self._parts.timekeeper.reading()
+        if self._is_held(lane) or not lane.room:
+            lane.hinder(Hindrance.HELD if self._is_held(lane) else Hindrance.FULL, now_ns)
+            return
+        due = self._attendance.wall(lane.lane.scale, lane.first_due)
+        deadline_ns = self._parts.timekeeper.deadline(due - AHEAD)
+        if deadline_ns > now_ns:
+            lane.hindered = ()
+        self._wait(lane, max(deadline_ns, now_ns))
 
     def _wait(self, lane: LaneState, deadline_ns: int) -> None:
         lane.deadline_ns = deadline_ns

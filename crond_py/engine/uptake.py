@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from crond_py.crontab.model import Crontab
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
-from crond_py.engine.agenda import Agenda
+from crond_py.engine.agenda import WAS_HELD_UP, Agenda
 from crond_py.engine.attendance import Absence, Attendance
 from crond_py.engine.lag import Wait
+from crond_py.engine.lanes import Hindered, hindrances_since
 from crond_py.engine.parts import Parts, Register, TaskJobs
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
@@ -25,20 +26,23 @@ from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.ports import Claim
 from crond_py.schedule import Interval, OneOff
 
-WAS_FULL = "tasks of its group waited for their turn"
-
 _MARK = "task"
 """The fingerprint in the cursors of tasks; those are never stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What is due of a task, from ``due`` to ``now``, on the wall clock."""
+    """What is due of a task, from ``due`` to ``newest``, on the wall clock, and why it comes late.
+
+    ``absence`` is the one in which it was due first, if any.
+    """
 
     schedule: Occurrences
     due: datetime
+    newest: datetime
     now: datetime
     absence: Absence | None
+    why_late: str
 
 
 class Uptake:
@@ -80,26 +84,29 @@ class Uptake:
         state.job, state.cursor = job, cursor
         return state
 
-    def take_up(self, task: Task, now: datetime) -> tuple[list[ActiveRun], datetime | None]:
+    def take_up(
+        self, task: Task, now: datetime, hindered: Hindered
+    ) -> tuple[list[ActiveRun], datetime | None]:
         """Claim what is due of a task up to ``now``, or enter why it is not run.
 
-        Return the runs that came of it, and when it is due next, on its own scale.
+        ``hindered`` is what has kept its lane back. Return the runs that came of it, and when it is
+        due next, on its own scale.
         """
         due = self._attendance.wall(task.lane.scale, task.due)
         absence = self._attendance.absence(task.lane.scale, task.due)
         now = max(now, due)  # it may be taken up a little ahead
-        next_due = None
+        next_due, newest = None, due
         schedule: Occurrences = OneOff(due)
         if task.period is not None:
             schedule = Interval(due - task.period, task.period)
             newest = schedule.latest_until(now) or due
             next_due = task.due + (newest - due) + task.period
-            if absence is None and newest > due:
-                absence = Absence(due, newest, WAS_FULL)
+        why_late = " and ".join(hindrances_since(hindered, self._parts.timekeeper.deadline(due)))
+        span = _Span(schedule, due, newest, now, absence, why_late or WAS_HELD_UP)
         runs: list[ActiveRun] = []
         try:
             state = self.enter(task, due)
-            self._run(state, _Span(schedule, due, now, absence), runs)
+            self._run(state, span, runs)
         except PycronError as error:
             self.enter_row(task, Outcome.FAILED, f"cannot start: {error}")
         except Exception:  # noqa: BLE001 - the boundary of one task: its faults stay its own
@@ -127,9 +134,12 @@ class Uptake:
     def _to_run(self, state: JobState, span: _Span) -> Iterator[tuple[datetime, Cause]]:
         """Yield what is to be run, and as what; what is not gets its row."""
         absence, job = span.absence, state.job
-        if absence is None:
-            yield span.due, Cause.SCHEDULE
+        if absence is None and (span.newest == span.due or job.missed is not Missed.ALL):
+            self._drop_overtaken(state, span)
+            yield span.newest, Cause.SCHEDULE
             return
+        if absence is None:
+            absence = Absence(span.due, span.newest, span.why_late)
         is_lost = absence.outcome is Outcome.LOST
         missed = Missed.SKIP if is_lost else job.missed
         rule = MissedRule(missed, job.missed_within, job.missed_limit)
@@ -140,6 +150,14 @@ class Uptake:
             self._agenda.enter_dropped(state, replace(plan.dropped, why=why), absence.outcome)
         for instant in plan.catch_up:
             yield instant, Cause.CATCH_UP
+
+    def _drop_overtaken(self, state: JobState, span: _Span) -> None:
+        """Enter what of a task's instants has passed while it waited for its turn."""
+        overtaken = [(span.due - TICK, span.newest - TICK)]
+        plan = plan_missed(span.schedule, overtaken, MissedRule(Missed.SKIP, None, 0), span.now)
+        if plan is not None and plan.dropped is not None:
+            why = f'{span.why_late}; only the newest is run, missed = "{state.job.missed}"'
+            self._agenda.enter_dropped(state, replace(plan.dropped, why=why), Outcome.MISSED)
 
     def enter_row(self, task: Task, outcome: Outcome, reason: str) -> None:
         """Enter what became of a task's next occurrence without a run."""

@@ -191,18 +191,78 @@ def test_time_in_the_ledger_is_time_for_a_slot(world: World) -> None:
     assert lag.dispatch < SECOND
 
 
-def test_period_that_is_shorter_than_the_queue(world: World) -> None:
-    """P1: occurrences that pass while others of the group wait are made up as missed ones are."""
+@pytest.mark.parametrize("missed", [Missed.ONCE, Missed.SKIP])
+def test_period_that_is_shorter_than_the_queue(world: World, missed: Missed) -> None:
+    """P1: a task is run for the newest occurrence when its turn comes; those before were missed."""
     lasting(world, SECOND, numbers=range(1, 101))
     submit(world, *[new_task(world, pool="tiny", scale=Scale.STEADY)] * 100)
-    submit(
-        world, new_task(world, replace(PLAIN, missed=Missed.ONCE), pool="tiny", every=3 * SECOND)
-    )
+    submit(world, new_task(world, replace(PLAIN, missed=missed), pool="tiny", every=3 * SECOND))
     world.pass_time(105 * SECOND)
     first, second, *_ = rows(world, "task:101")
     assert (first.outcome, first.count > 3) == (Outcome.MISSED, True)
-    assert "waited for their turn" in first.reason
-    assert second.cause is Cause.CATCH_UP
+    assert first.reason == (
+        f'tasks of its group waited for their turn; only the newest is run, missed = "{missed}"'
+    )
+    assert (second.outcome, second.cause) == (Outcome.SUCCEEDED, Cause.SCHEDULE)
+    assert second.due - first.due == first.count * 3 * SECOND
+
+
+def test_period_that_is_shorter_than_the_queue_and_all_is_made_up(world: World) -> None:
+    """P1: a task that says so is run for each of its occurrences, however late its turn comes."""
+    lasting(world, SECOND, numbers=range(1, 101))
+    submit(world, *[new_task(world, pool="tiny", scale=Scale.STEADY)] * 100)
+    submit(world, new_task(world, replace(PLAIN, missed=Missed.ALL), pool="tiny", every=3 * SECOND))
+    world.pass_time(300 * SECOND)
+    runs = rows(world, "task:101")
+    assert {run.outcome for run in runs[:20]} == {Outcome.SUCCEEDED}
+    assert {run.cause for run in runs[:20]} == {Cause.CATCH_UP}
+
+
+def test_a_pool_that_was_gone_is_the_reason_for_what_passed(world: World) -> None:
+    """P1: what has passed of a task says why; what was over before it was due has no part in it."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny", scale=Scale.STEADY)] * 20)
+    submit(world, new_task(world, pool="tiny", every=3 * SECOND, in_=60 * SECOND))
+    world.pass_time(50 * SECOND)
+    take_pool_out(world, "tiny")
+    world.pass_time(41 * SECOND)
+    put_pool_back(world, "tiny", 1)
+    world.pass_time(SECOND)
+    missed, late = rows(world, "task:21")
+    reason = 'its pool was not in the crontab; only the newest is run, missed = "once"'
+    assert (missed.count, missed.reason) == (10, reason)
+    assert late.cause is Cause.SCHEDULE
+
+
+def test_a_ledger_that_was_not_read_is_the_reason_for_what_passed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: so is that nobody could tell what was due."""
+    submit(world, new_task(world, every=3 * SECOND))
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(20 * SECOND)
+    world.pass_time(2 * SECOND)
+    first, *_ = rows(world, "task:1")
+    assert first.count == 6
+    assert first.reason.startswith("nobody could tell which tasks were due; ")
+
+
+def test_what_an_earlier_daemon_left_is_the_reason_for_what_passed(world: World) -> None:
+    """P1: a task that waited for its turn before a restart says so; not that it was missed then."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny", scale=Scale.STEADY)] * 20)
+    submit(world, new_task(world, pool="tiny", every=3 * SECOND))
+    world.pass_time(10 * SECOND)
+    restart(world, SECOND / 10)
+    world.pass_time(30 * SECOND)
+    first, *_ = rows(world, "task:21")
+    assert "it waited for its turn when pycron ended" in first.reason
+    assert "not running" not in first.reason
 
 
 def test_runs_behind_their_own_predecessor_keep_no_other_task_out(world: World) -> None:
