@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -40,12 +41,12 @@ class Admitter:
         *,
         is_forced: bool = False,
         era: int | None = None,
-        waited: Wait = Wait.DISPATCH,
+        waited: Sequence[tuple[int, Wait]] = (),
     ) -> ActiveRun | None:
         """Claim an occurrence; it starts, waits its turn, or is skipped (None) by its policy.
 
         ``era`` is that of the job's own clock, unless given; ``waited`` what it has waited for
-        since it was due.
+        other than us, each since an instant of the monotonic clock.
         """
         job = state.job
         era = state.cursor.era if era is None else era
@@ -80,13 +81,16 @@ class Admitter:
         for earlier in [*state.queued, *state.active]:
             self._stopper.cancel(earlier, reason)
 
-    def _waits_since(self, run: Run, waited: Wait = Wait.DISPATCH) -> Waits:
+    def _waits_since(self, run: Run, waited: Sequence[tuple[int, Wait]] = ()) -> Waits:
         """Return since when a run is late, and what it has waited for since then."""
         timekeeper = self._parts.timekeeper
         due_ns = timekeeper.deadline(run.due)
         claimed_ns = min(timekeeper.deadline(run.claimed_at), timekeeper.reading())
         if run.cause is Cause.SCHEDULE:
-            return Waits(due_ns, waited)
+            waits = Waits(due_ns)
+            for since_ns, what in waited:
+                waits.turn_to(what, since_ns)
+            return waits
         if run.cause is not Cause.UPSTREAM:
             return Waits(claimed_ns)
         waits = Waits(due_ns, Wait.DEPENDENCY)

@@ -8,6 +8,9 @@ A run that waits across a restart of the daemon goes on counting from that insta
 daemon has seen it wait for is forgotten with that one: all of it counts to what the run still has
 to wait for, be it an earlier run or a slot, and where it has not to, to the daemon (``DISPATCH``).
 
+A submitted task that waits in the ledger, as enough others of its lane wait for a slot or its pool
+is in no crontab, waits for a slot; also where an earlier daemon had left it there.
+
 Everything is measured on the monotonic clock, so setting the wall clock makes nobody late. It is
 only by the wall clock that a restarted daemon can tell since when a run has waited.
 """

@@ -16,7 +16,7 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import WAS_HELD_UP, Agenda
 from crond_py.engine.attendance import Absence, Attendance
 from crond_py.engine.lag import Wait
-from crond_py.engine.lanes import Hindered, hindrances_since
+from crond_py.engine.lanes import Hindered, Hindrance, hindrances_since
 from crond_py.engine.parts import Parts, Register, TaskJobs
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
@@ -26,6 +26,14 @@ from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.ports import Claim
 from crond_py.schedule import Interval, OneOff
 
+_WAITS = {
+    Hindrance.FULL: Wait.POOL,
+    Hindrance.HELD: Wait.POOL,
+    Hindrance.LEFT: Wait.POOL,
+    Hindrance.UNREAD: Wait.DISPATCH,
+}
+"""What a task waits for as long as something keeps its lane back."""
+
 _MARK = "task"
 """The fingerprint in the cursors of tasks; those are never stored."""
 
@@ -34,7 +42,8 @@ _MARK = "task"
 class _Span:
     """What is due of a task, from ``due`` to ``newest``, on the wall clock, and why it comes late.
 
-    ``absence`` is the one in which it was due first, if any.
+    ``absence`` is the one in which it was due first, if any, ``hindered`` what has kept its lane
+    back.
     """
 
     schedule: Occurrences
@@ -42,7 +51,7 @@ class _Span:
     newest: datetime
     now: datetime
     absence: Absence | None
-    why_late: str
+    hindered: Hindered
 
 
 class Uptake:
@@ -101,8 +110,7 @@ class Uptake:
             schedule = Interval(due - task.period, task.period)
             newest = schedule.latest_until(now) or due
             next_due = task.due + (newest - due) + task.period
-        why_late = " and ".join(hindrances_since(hindered, self._parts.timekeeper.deadline(due)))
-        span = _Span(schedule, due, newest, now, absence, why_late or WAS_HELD_UP)
+        span = _Span(schedule, due, newest, now, absence, hindered)
         runs: list[ActiveRun] = []
         try:
             state = self.enter(task, due)
@@ -123,9 +131,9 @@ class Uptake:
 
     def _run(self, state: JobState, span: _Span, runs: list[ActiveRun]) -> None:
         """Admit what is to be run, and add what has become a run."""
-        era = state.cursor.era
+        era, waited = state.cursor.era, [(ns, _WAITS[what]) for ns, what in span.hindered]
         for instant, cause in self._to_run(state, span):
-            active = self._admitter.admit(state, instant, cause, era=era, waited=Wait.POOL)
+            active = self._admitter.admit(state, instant, cause, era=era, waited=waited)
             # It is let go of with its last run, and that may have been replaced just now.
             self._register.take_back(state)
             if active is not None:
@@ -139,7 +147,7 @@ class Uptake:
             yield span.newest, Cause.SCHEDULE
             return
         if absence is None:
-            absence = Absence(span.due, span.newest, span.why_late)
+            absence = Absence(span.due, span.newest, self._why_late(span))
         is_lost = absence.outcome is Outcome.LOST
         missed = Missed.SKIP if is_lost else job.missed
         rule = MissedRule(missed, job.missed_within, job.missed_limit)
@@ -156,8 +164,13 @@ class Uptake:
         overtaken = [(span.due - TICK, span.newest - TICK)]
         plan = plan_missed(span.schedule, overtaken, MissedRule(Missed.SKIP, None, 0), span.now)
         if plan is not None and plan.dropped is not None:
-            why = f'{span.why_late}; only the newest is run, missed = "{state.job.missed}"'
+            why = f'{self._why_late(span)}; only the newest is run, missed = "{state.job.missed}"'
             self._agenda.enter_dropped(state, replace(plan.dropped, why=why), Outcome.MISSED)
+
+    def _why_late(self, span: _Span) -> str:
+        """Return why the turn of a task comes late, that nothing kept from being started."""
+        due_ns = self._parts.timekeeper.deadline(span.due)
+        return " and ".join(hindrances_since(span.hindered, due_ns)) or WAS_HELD_UP
 
     def enter_row(self, task: Task, outcome: Outcome, reason: str) -> None:
         """Enter what became of a task's next occurrence without a run."""

@@ -15,7 +15,7 @@ from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import INTERNAL_FAULT
 from crond_py.engine.uptake import Uptake
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Exit, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
+from crond_py.model import Cause, Exit, Lag, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.tasks import MOST_WAITING, TaskBook
@@ -189,6 +189,82 @@ def test_time_in_the_ledger_is_time_for_a_slot(world: World) -> None:
     assert lag is not None
     assert lag.pool > 115 * SECOND
     assert lag.dispatch < SECOND
+
+
+def lag_of(world: World, task_id: int) -> Lag:
+    """Return how late the only run of a task has started."""
+    (run,) = rows(world, f"task:{task_id}")
+    lag = run.attempts[0].lag
+    assert lag is not None
+    return lag
+
+
+def test_time_in_a_ledger_that_is_not_read_is_none_for_a_slot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That pycron could not tell what was due is not said of the pool, which had slots."""
+    submit(world, new_task(world))
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(30 * SECOND)
+    world.pass_time(3 * SECOND)
+    lag = lag_of(world, 1)
+    assert lag.pool == 0 * SECOND
+    assert lag.dispatch >= 29 * SECOND
+
+
+def test_time_without_a_pool_is_time_for_a_slot(world: World) -> None:
+    """A task waits for a slot, too, as long as there is no such pool."""
+    submit(world, new_task(world, pool="small"))
+    take_pool_out(world, "small")
+    world.pass_time(30 * SECOND)
+    put_pool_back(world, "small", 1)
+    world.pass_time(3 * SECOND)
+    lag = lag_of(world, 1)
+    assert lag.pool >= 28 * SECOND
+    assert lag.dispatch < SECOND
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["handed in later", "known before"])
+def test_a_slow_pycron_is_no_full_pool(world: World, *, is_known: bool) -> None:
+    """A lane that has been full, and is not any more, has no part in what is late afterwards."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny")] * 20)
+    if is_known:
+        submit(world, new_task(world, pool="tiny", in_=60 * SECOND))
+    world.pass_time(50 * SECOND)
+    if not is_known:
+        submit(world, new_task(world, pool="tiny", in_=10 * SECOND))
+    world.pass_time(9 * SECOND)
+    world.clock.advance_ns(1_400_000_000)  # and nothing was dealt with meanwhile
+    world.pass_time(SECOND)
+    lag = lag_of(world, 21)
+    assert (lag.pool, lag.dispatch) == (0 * SECOND, 0.4 * SECOND)
+
+
+def test_each_part_of_a_wait_counts_to_what_it_was_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane is full, then nobody can tell what is due in it: that is told apart."""
+    lasting(world, SECOND)
+    submit(world, *[new_task(world, pool="tiny")] * 10)
+
+    def fail(*_arguments: object, **_more: object) -> list[Task]:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    world.pass_time(3 * SECOND)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "tasks_due", fail)
+        world.pass_time(30 * SECOND)
+    world.pass_time(20 * SECOND)
+    lag = lag_of(world, 10)
+    assert lag.dispatch >= 25 * SECOND
+    assert 4 * SECOND <= lag.pool < 10 * SECOND
+    assert lag.dispatch + lag.pool + lag.spawn == lag.own
 
 
 @pytest.mark.parametrize("missed", [Missed.ONCE, Missed.SKIP])
