@@ -8,7 +8,7 @@ is in ``clocksteps``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
@@ -136,11 +136,14 @@ def meets(condition: Condition, outcome: Outcome) -> bool:
             return True
 
 
-def judge_upstreams(conditions: Mapping[str, Condition], outcomes: Mapping[str, Outcome]) -> Follow:
-    """Say whether a run that waits for others comes: at once no, if one of them ended otherwise."""
-    if any(not meets(conditions[name], outcome) for name, outcome in outcomes.items()):
+def judge_upstream(condition: Condition, outcome: Outcome, missing: int) -> Follow:
+    """Say whether a run that waits for others comes, now that one of them has ended.
+
+    Those that had ended before have done so as asked, and so many are ``missing``.
+    """
+    if not meets(condition, outcome):
         return Follow.SKIP
-    return Follow.RUN if outcomes.keys() == conditions.keys() else Follow.WAIT
+    return Follow.WAIT if missing else Follow.RUN
 
 
 # --- missed occurrences -----------------------------------------------------------------------

@@ -66,9 +66,9 @@ class Admitter:
         active = ActiveRun(job, run, Stage.BEHIND, waits=waits)
         active.ready_ns = self._ready_ns(run)
         if must_wait:
-            state.queued += (active,)
+            state.put_behind(active)
         else:
-            state.active += (active,)
+            state.take_up(active)
             self._starter.take_slot(active, now)
         self._starter.limit_waiting(active)
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
@@ -172,13 +172,13 @@ class Admitter:
                 self._stopper.too_late_due(active)
                 return
         if decision.admission is Admission.START:
-            state.active += (active,)
+            state.take_up(active)
             self._starter.start(active)
             return
         was = active.run.state
         active.stage = Stage.BEHIND
         active.run = replace(active.run, state=State.QUEUED)
-        state.queued += (active,)
+        state.put_behind(active)
         self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
@@ -198,7 +198,7 @@ def _decide(state: JobState, cause: Cause) -> OverlapDecision:
 def _blocking(state: JobState) -> str:
     if not state.active:
         return f"{len(state.queued)} runs wait already"
-    first = state.active[0]
+    first = next(iter(state.active))
     if not first.is_claimed:
         return "an earlier run is about to start"
     begun = first.attempt.begun_at if first.attempt else first.run.claimed_at

@@ -17,7 +17,7 @@ from crond_py.crontab.model import Job
 from crond_py.engine.events import RetryDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.recalled import RECALLED
-from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop, without
+from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage, Stop
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.telling import tell
@@ -99,10 +99,8 @@ class Attempts:
     def turn_to_rest(self, active: ActiveRun) -> None:
         """Have a run last, in a slot, until what its attempts have left is gone: it is stopped."""
         state = self._register.find(active.job.name)
-        if state is not None and active not in state.active:
-            if active in state.queued:
-                state.queued = without(state.queued, active)
-            state.active += (active,)
+        if state is not None:
+            state.take_up(active)
         self._parts.drop_timer(active, "wait_timer")
         active.set_in_line(False)
         active.stage = Stage.RUNNING
@@ -307,10 +305,7 @@ class Attempts:
         state = self._register.find(active.job.name)
         if state is None:
             return
-        if active in state.active:
-            state.active = without(state.active, active)
-        elif active in state.queued:
-            state.queued = without(state.queued, active)
+        state.drop(active)
         if active.attempt is not None:
             state.last = active.run
         self.promote(state)
@@ -344,8 +339,7 @@ class Attempts:
             )
             if decision.admission is not Admission.START:
                 return
-            state.queued = without(state.queued, first)
-            state.active += (first,)
+            state.take_up(first)
             self.starter.start(first)
 
     @contextmanager

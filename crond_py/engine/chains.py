@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from graphlib import TopologicalSorter
@@ -25,11 +25,11 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.cycles import Cycle, Join
 from crond_py.engine.events import CyclesDue
 from crond_py.engine.parts import Parts, Register
-from crond_py.engine.records import ActiveRun, Conclusion, JobState
+from crond_py.engine.records import Conclusion, JobState
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
-from crond_py.policy import TICK, Follow, judge_upstreams
+from crond_py.policy import TICK, Follow, judge_upstream
 from crond_py.ports import Claim, Ledger, RunQuery, Timer
 
 AGAIN = timedelta(seconds=1)
@@ -86,10 +86,13 @@ class Chains:
                 join.cycles.clear()  # only occurrences of enabled jobs are accounted for
         for name, join in list(self._joins.items()):
             for (due, _), cycle in list(join.cycles.items()):
-                for job, outcome in list(cycle.outcomes.items())[:1]:
-                    news = Conclusion(job, cycle.eras[job], due, outcome)
-                    if not self._complete(name, news):
-                        return
+                cycle.is_looked_at = False
+                job = next(iter(cycle.outcomes), None)
+                if job is None:
+                    continue
+                news = Conclusion(job, cycle.eras[job], due, cycle.outcomes[job])
+                if not self._complete(name, news):
+                    return
 
     def is_followed(self, job: str) -> bool:
         """Whether another job waits for a job's runs."""
@@ -162,14 +165,15 @@ class Chains:
             reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
             self._skip(state, cycle.era, news.due, reason)
             return False
-        follow = judge_upstreams(trigger.conditions, cycle.outcomes)
+        condition = trigger.conditions[news.job]
+        missing = len(trigger.conditions) - len(cycle.outcomes)
+        follow = judge_upstream(condition, cycle.outcomes[news.job], missing)
         if follow is Follow.WAIT:
             return True
         cycle.is_decided = True
         if follow is Follow.RUN:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
-            condition = trigger.conditions[news.job]
             # What waits for a failure is skipped whenever all is well.
             level = logging.INFO if condition is Condition.FAILURE else logging.WARNING
             self._skip(state, cycle.era, news.due, _why_not(news, condition), level=level)
@@ -180,7 +184,7 @@ class Chains:
     def _complete(self, name: str, news: Conclusion) -> bool:
         """See to it that a cycle that waits for others waits for something that will come.
 
-        False where the ledger cannot be read.
+        False where the ledger cannot be read; then nothing is looked up for a while.
         """
         state, join = self._register.states.get(name), self._joins.get(name)
         if state is None or join is None:
@@ -188,22 +192,18 @@ class Chains:
         cycle = join.cycles.get(join.key(news.due, news.era))
         if cycle is None or cycle.is_decided:
             return True
+        if self._again is not None:
+            return False  # all cycles are looked at then
         try:
-            unknown = [
-                upstream
-                for upstream in join.trigger.conditions
-                if upstream not in cycle.outcomes and not self._is_pending(upstream, news, join)
-            ]
-            if unknown:
+            if unknown := self._not_to_come(cycle, news, join):
                 self._look_up_all(unknown, state, join, cycle, news)
         except LedgerError as error:
-            # It stays open, and is looked at again with the next outcome of the cycle, or soon.
+            # It stays open, and is looked at again soon.
             level = logging.DEBUG if self._is_unread else logging.WARNING
             message = "what a job waits for cannot be looked up"
             log.log(level, message, extra=fields(job=name, due=news.due, reason=str(error)))
-            if self._again is None:
-                at_ns = self._parts.timekeeper.after(AGAIN)
-                self._again = self._parts.timers.call_at(at_ns, CyclesDue())
+            at_ns = self._parts.timekeeper.after(AGAIN)
+            self._again = self._parts.timers.call_at(at_ns, CyclesDue())
             is_read = False
         else:
             is_read = True
@@ -240,44 +240,95 @@ class Chains:
             if run.due <= news.due and (not join.has_one_head or run.era == news.era)
         ]
 
-    def _is_pending(self, name: str, news: Conclusion, join: Join) -> bool:
-        """Whether a job has a run of the cycle without an outcome, or is to have one.
+    def _not_to_come(self, cycle: Cycle, news: Conclusion, join: Join) -> list[str]:
+        """Return which of the jobs that a cycle waits for bring it no outcome any more.
+
+        All of them are looked at once. After that one is enough, each time: if it comes there is
+        another outcome, with which the next one is looked at.
+        """
+        if cycle.is_looked_at:
+            first = cycle.first_missing(join.upstreams)
+            if first is None or self._comes(first, news, join):
+                return []
+        missing = [name for name in join.upstreams if name not in cycle.outcomes]
+        pending = self.pending(missing, news, join)
+        cycle.is_looked_at = True
+        return [name for name in missing if name not in pending]
+
+    def pending(self, names: Iterable[str], news: Conclusion, join: Join) -> set[str]:
+        """Return which jobs have a run of the cycle without an outcome, or are to have one.
 
         One that waits for several others may have been skipped on account of one of them, before a
         restart: then what still goes on above it brings no other run.
         """
-        state = self._register.states.get(name)
-        eras = list(self._eras_to_come(name, news, join))
-        if state is None or not eras:
-            return False
-        is_follower = isinstance(state.job.trigger, AfterTrigger)
-        if not is_follower or any(active.run.due == news.due for active in _open(state)):
-            return True
-        return all(run.era < max(eras) for run in self._rows(name, news, join))
+        pending, others = set(), []
+        for name in names:
+            state = self._register.states.get(name)
+            if state is None:
+                continue
+            eras = self._eras_of_its_own(state, news, join)
+            open_eras = {active.run.era for active in state.open_at(news.due)}
+            if (eras and name not in self._joins) or not open_eras.isdisjoint(eras):
+                pending.add(name)
+            elif eras or _above(state):
+                others.append(name)
+        newest = self._newest_to_come(others, news, join)
+        for name in others:
+            if name in newest and all(
+                run.era < newest[name] for run in self._rows(name, news, join)
+            ):
+                pending.add(name)
+        return pending
 
-    def _eras_to_come(self, name: str, news: Conclusion, join: Join) -> Iterator[int]:
-        """Yield the eras of the cycle's runs, open or to come, of a job and of all those above it.
+    def _comes(self, name: str, news: Conclusion, join: Join) -> bool:
+        """Whether a run of the cycle is open or to come, of a job or of those above it."""
+        seen, waiting = {name}, [name]
+        while waiting:
+            state = self._register.states.get(waiting.pop())
+            if state is None:
+                continue
+            if self._eras_of_its_own(state, news, join):
+                return True
+            above = [each for each in _above(state) if each not in seen]
+            seen.update(above)
+            waiting += above
+        return False
+
+    def _newest_to_come(self, names: Iterable[str], news: Conclusion, join: Join) -> dict[str, int]:
+        """Return of jobs, and those above, the newest era of what comes of the cycle, if any does.
 
         The one that is just getting its outcome is among them: what follows it is yet to be made.
+        """
+        graph: dict[str, Collection[str]] = {}
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            state = self._register.states.get(name)
+            if name not in graph and state is not None:
+                graph[name] = _above(state)
+                waiting += graph[name]
+        newest: dict[str, int] = {}
+        for name in TopologicalSorter(graph).static_order():
+            state = self._register.states.get(name)
+            eras = self._eras_of_its_own(state, news, join) if state is not None else []
+            eras += [newest[above] for above in graph.get(name, ()) if above in newest]
+            if eras:
+                newest[name] = max(eras)
+        return newest
+
+    def _eras_of_its_own(self, state: JobState, news: Conclusion, join: Join) -> list[int]:
+        """Return the eras of the cycle's runs of a job that are open or due by themselves.
+
         So is what a join there has not decided: it will be, and have its row.
         """
-        seen: set[str] = set()
-        waiting = [name]
-        while waiting:
-            job = waiting.pop()
-            state = self._register.states.get(job)
-            if job in seen or state is None:
-                continue
-            seen.add(job)
-            eras = [active.run.era for active in _open(state) if active.run.due == news.due]
-            if job in self._joins:
-                eras += self._joins[job].open_eras(news.due)
-            is_accounted = not state.is_live or state.cursor.accounted_until >= news.due
-            if state.is_live and isinstance(state.job.trigger, AfterTrigger):
-                waiting += state.job.trigger.conditions
-            elif not is_accounted and _is_due(state, news.due):
-                eras.append(state.cursor.era)
-            yield from (era for era in eras if not join.has_one_head or era == news.era)
+        asked = news.era if join.has_one_head else None
+        eras = [active.run.era for active in state.open_at(news.due)]
+        if state.job.name in self._joins:
+            eras += self._joins[state.job.name].open_eras(news.due, asked)
+        is_head = state.is_live and not isinstance(state.job.trigger, AfterTrigger)
+        if is_head and state.cursor.accounted_until < news.due and _is_due(state, news.due):
+            eras.append(state.cursor.era)
+        return [era for era in eras if asked is None or era == asked]
 
     # --- rows -----------------------------------------------------------------------------
 
@@ -351,9 +402,10 @@ def _why_not(news: Conclusion, condition: Condition) -> str:
     return f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
 
 
-def _open(state: JobState) -> list[ActiveRun]:
-    """Return a job's runs that have no outcome."""
-    return [*state.active, *state.queued]
+def _above(state: JobState) -> Collection[str]:
+    """Return the jobs that a job waits for, if it is to be run."""
+    trigger = state.job.trigger
+    return trigger.conditions if state.is_live and isinstance(trigger, AfterTrigger) else ()
 
 
 def _is_due(state: JobState, due: datetime) -> bool:

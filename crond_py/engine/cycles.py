@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import field
 from datetime import datetime
 
@@ -22,27 +23,37 @@ Key = tuple[datetime, int]
 class Cycle:
     """What is known of one cycle by a job that waits for several others.
 
-    ``eras`` are those of the runs whose outcomes are known.
+    ``eras`` are those of the runs whose outcomes are known, ``era`` that of the run that follows.
+    ``is_looked_at``: all that it waits for has been seen to come.
     """
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     eras: dict[str, int] = field(default_factory=dict)
+    era: int = 0
     is_decided: bool = False
-
-    @property
-    def era(self) -> int:
-        """The era of the run that follows."""
-        return max(self.eras.values(), default=0)
+    is_looked_at: bool = False
+    passed: int = 0
 
     def note(self, job: str, era: int, outcome: Outcome) -> None:
         """Note an outcome. A newer one of a job means that the same due instant came again."""
         if self.eras.get(job, era) < era:
             self.outcomes.clear()
             self.eras.clear()
-            self.is_decided = False
+            self.era = self.passed = 0
+            self.is_decided = self.is_looked_at = False
         if self.eras.get(job, era) == era:
             self.outcomes[job] = outcome
             self.eras[job] = era
+            self.era = max(self.era, era)
+
+    def first_missing(self, upstreams: Sequence[str]) -> str | None:
+        """Return the first of the jobs that it waits for, always the same, without an outcome.
+
+        What has one is passed once, and not asked of again.
+        """
+        while self.passed < len(upstreams) and upstreams[self.passed] in self.outcomes:
+            self.passed += 1
+        return upstreams[self.passed] if self.passed < len(upstreams) else None
 
 
 @dataclass(slots=True)
@@ -60,6 +71,10 @@ class Join:
     stretches: deque[tuple[datetime, datetime, int]] = field(
         default_factory=lambda: deque(maxlen=100)
     )
+    upstreams: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upstreams = tuple(self.trigger.conditions)
 
     def key(self, due: datetime, era: int) -> Key:
         """Return what a cycle is known by."""
@@ -75,13 +90,17 @@ class Join:
                 self.cycles.popitem(last=False)
         return cycle
 
-    def open_eras(self, due: datetime) -> list[int]:
-        """Return the eras of the runs that are to come of cycles of an instant that are open."""
-        return [
-            cycle.era
-            for (instant, _), cycle in self.cycles.items()
-            if instant == due and not cycle.is_decided
-        ]
+    def open_eras(self, due: datetime, era: int | None) -> list[int]:
+        """Return the eras of the runs that are to come of cycles of an instant that are open.
+
+        ``era``: only that one is asked for.
+        """
+        if era is not None or not self.has_one_head:
+            known = self.cycles.get(self.key(due, era or 0))
+            cycles = [known] if known is not None else []
+        else:
+            cycles = [cycle for (instant, _), cycle in self.cycles.items() if instant == due]
+        return [cycle.era for cycle in cycles if not cycle.is_decided]
 
     def is_over(self, due: datetime) -> bool:
         """Whether a cycle was skipped as one of a stretch."""

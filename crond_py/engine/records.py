@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from dataclasses import field
 from datetime import datetime
 from enum import Enum, auto
@@ -148,8 +149,11 @@ class JobState:
     waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
     have had one before the clock was set back. ``is_set_late``: its timer was set only when
     ``next_due`` had passed. ``fault`` says why the job was disabled by the engine. ``is_task``: it
-    was not in a crontab but handed in, and is known only as long as it has a run. Most jobs have no
-    run most of the time, and tuples of none are one for all of them.
+    was not in a crontab but handed in, and is known only as long as it has a run.
+
+    ``active`` and ``queued`` are its runs without an outcome, in order. There may be many of them,
+    so they are entered and taken off by ``take_up``, ``put_behind`` and ``drop``, which copy none.
+    Most jobs have no run most of the time, and what holds none is one for all of them.
     """
 
     job: Job
@@ -158,8 +162,9 @@ class JobState:
     next_due: datetime | None = None
     timer: Timer | None = None
     is_set_late: bool = False
-    active: tuple[ActiveRun, ...] = ()
-    queued: tuple[ActiveRun, ...] = ()
+    active: Collection[ActiveRun] = ()
+    queued: Collection[ActiveRun] = ()
+    by_due: dict[datetime, tuple[ActiveRun, ...]] | None = None
     last: Run | None = None
     last_manual: datetime | None = None
     lags: LagRecord | None = None
@@ -178,7 +183,49 @@ class JobState:
         """How busy the job is."""
         return Load(len(self.active), len(self.queued))
 
+    def take_up(self, run: ActiveRun) -> None:
+        """Count a run as active; if it waited behind others, it does so no longer."""
+        self.queued = _without(self.queued, run)
+        self.active = _with(self.active, run)
+        self._note_due(run)
 
-def without(runs: tuple[ActiveRun, ...], run: ActiveRun) -> tuple[ActiveRun, ...]:
+    def put_behind(self, run: ActiveRun) -> None:
+        """Let a run wait behind all others of the job."""
+        self.queued = _with(self.queued, run)
+        self._note_due(run)
+
+    def drop(self, run: ActiveRun) -> None:
+        """Take off a run that has its outcome, if it is there."""
+        self.active = _without(self.active, run)
+        self.queued = _without(self.queued, run)
+        rest = tuple(each for each in self.open_at(run.run.due) if each is not run)
+        if self.by_due is not None and rest:
+            self.by_due[run.run.due] = rest
+        elif self.by_due is not None:
+            self.by_due.pop(run.run.due, None)
+            self.by_due = self.by_due or None
+
+    def open_at(self, due: datetime) -> Collection[ActiveRun]:
+        """Return the runs of an instant that have no outcome: several, where it came again."""
+        return () if self.by_due is None else self.by_due.get(due, ())
+
+    def _note_due(self, run: ActiveRun) -> None:
+        known = self.open_at(run.run.due)
+        if run not in known:
+            self.by_due = self.by_due or {}
+            self.by_due[run.run.due] = (*known, run)
+
+
+def _with(runs: Collection[ActiveRun], run: ActiveRun) -> Collection[ActiveRun]:
+    """Return the runs and one more, which is the last of them."""
+    if not isinstance(runs, OrderedDict):
+        return OrderedDict.fromkeys([*runs, run])
+    runs[run] = None
+    return runs
+
+
+def _without(runs: Collection[ActiveRun], run: ActiveRun) -> Collection[ActiveRun]:
     """Return the runs but for one."""
-    return tuple(each for each in runs if each is not run)
+    if isinstance(runs, OrderedDict):
+        runs.pop(run, None)
+    return runs or ()

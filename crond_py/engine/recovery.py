@@ -278,7 +278,7 @@ class Recoverer:
             case Recovery.STOPPED:
                 self._conclude_stopped(active)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
-                state.active += (active,)
+                state.take_up(active)
                 self._attempts.set_retry(active, _remaining_delay(active, now), now)
             case Recovery.REQUEUE:
                 self._go_on_waiting(state, active, now)
@@ -301,7 +301,7 @@ class Recoverer:
         if is_planned and active.run.left_as is Left.RECALLED:
             why = why_dropped(state, active.run.due, now, self._parts.host)
             if why:
-                state.queued += (active,)
+                state.put_behind(active)
                 self._attempts.finish(active, Outcome.MISSED, f"{WAS_DOWN}; {why}")
                 return
             if active.run.due <= now:  # it is not late but made up
@@ -328,7 +328,7 @@ class Recoverer:
     ) -> None:
         """Let what is there of an attempt go on, and go on with ending it if that had begun."""
         active.stage = Stage.RUNNING
-        state.active += (active,)
+        state.take_up(active)
         self._register.slots(active.job).take(active)
         attempt = active.attempt
         assert attempt is not None  # noqa: S101 - it was adopted by it
@@ -375,7 +375,7 @@ class Recoverer:
         else:
             now = self._parts.timekeeper.now()
             self._attempts.close(active, stop.outcome, reason, None, now)
-        found.state.active += (active,)
+        found.state.take_up(active)
         self._register.runs[active.run.id] = active
 
     def _conclude_stopped(self, active: ActiveRun) -> None:

@@ -82,7 +82,7 @@ def stuck(core: Core) -> Iterator[tuple[str, str]]:
             missing = join.trigger.conditions.keys() - cycle.outcomes.keys()
             for known, outcome in cycle.outcomes.items():
                 news = Conclusion(known, cycle.eras[known], due, outcome)
-                is_coming = any(chains._is_pending(each, news, join) for each in missing)
+                is_coming = chains.pending(missing, news, join)
                 if not cycle.is_decided and not is_coming:
                     yield f"its cycle of {due} waits for {sorted(missing)}, which do not come", name
                 break

@@ -32,7 +32,7 @@ from crond_py.policy import (
     decide_recovery,
     is_retryable,
     judge_exit,
-    judge_upstreams,
+    judge_upstream,
     meets,
     next_unaccounted,
     plan_missed,
@@ -391,20 +391,18 @@ def test_what_meets_a_condition(condition: str, met_by: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "expected"),
+    ("condition", "outcome", "missing", "expected"),
     [
-        ({}, Follow.WAIT),
-        ({"a": "succeeded"}, Follow.WAIT),
-        ({"b": "failed"}, Follow.WAIT),
-        ({"a": "succeeded", "b": "skipped"}, Follow.RUN),
-        ({"a": "failed"}, Follow.SKIP),
-        ({"a": "cancelled", "b": "succeeded"}, Follow.SKIP),
+        ("success", "succeeded", 1, Follow.WAIT),
+        ("any", "failed", 1, Follow.WAIT),
+        ("any", "skipped", 0, Follow.RUN),
+        ("failure", "failed", 0, Follow.RUN),
+        ("success", "failed", 1, Follow.SKIP),
+        ("success", "cancelled", 0, Follow.SKIP),
     ],
 )
 def test_a_run_waits_for_all_and_is_skipped_for_one(
-    outcomes: dict[str, str], expected: Follow
+    condition: str, outcome: str, missing: int, expected: Follow
 ) -> None:
     """A run comes when all it waits for ended as asked; it is known not to come at the first no."""
-    conditions = {"a": Condition.SUCCESS, "b": Condition.ANY}
-    known = {name: Outcome(outcome) for name, outcome in outcomes.items()}
-    assert judge_upstreams(conditions, known) is expected
+    assert judge_upstream(Condition(condition), Outcome(outcome), missing) is expected

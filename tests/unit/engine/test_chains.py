@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from crond_py.policy import Occurrences
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
+from tests.unit.engine.counting import steps
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -705,3 +707,63 @@ def test_nothing_grows(machine_with: MachineWith) -> None:
     assert world.daemon is not None
     joins = world.daemon.core._chains._joins
     assert [len(join.cycles) for join in joins.values()] == [0]
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def fan(width: int) -> tuple[Job, ...]:
+    """Return jobs that follow one, and one that waits for all of them."""
+    middle = [after(f"m{number}", "head") for number in range(width)]
+    return HEAD, *middle, after("end", *(job.name for job in middle))
+
+
+def layers(width: int) -> tuple[Job, ...]:
+    """Return layers of jobs, each of which waits for all of the layer above; and the last for all.
+
+    With each layer twice as wide there are four times as many words of who waits for whom.
+    """
+    jobs, above = [HEAD], ["head"]
+    for layer in "abc":
+        jobs += [after(f"{layer}{number}", *above) for number in range(width)]
+        above = [f"{layer}{number}" for number in range(width)]
+    return *jobs, after("end", *(job.name for job in jobs))
+
+
+@pytest.mark.parametrize(("shape", "width", "growth"), [(fan, 60, 2), (layers, 8, 4)])
+def test_a_cycle_costs_as_much_as_there_is_to_wait_for(
+    machine_with: MachineWith, shape: Callable[[int], tuple[Job, ...]], width: int, growth: int
+) -> None:
+    """P4: the outcomes that a job waits for are counted, and not gone through with each of them."""
+    costs = []
+    for many in (width, 2 * width):
+        world = machine_with(*shape(many))
+        costs.append(steps(partial(to_the_hour, world, 20 * SECOND)))
+        assert outcomes(world, "end") == ["succeeded"]
+    assert costs[1] < 1.3 * growth * costs[0]
+
+
+def test_a_cycle_that_cannot_be_looked_up_is_left_until_it_can(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: not with each outcome that comes meanwhile is the ledger asked in vain."""
+    world = machine_with(*fan(30))
+    world.machine.tells_exits = True
+    for number in range(30):
+        behave(world, **{f"m{number}": Behaviour(lasts=(10 * SECOND if number else SECOND,))})
+    to_the_hour(world)
+    assert outcomes(world, "m0") == ["succeeded"]
+    world.kill_daemon()
+    world.boot_daemon()  # which does not know of the first one
+    asked = []
+
+    def runs(query: object) -> None:
+        asked.append(query)
+        raise LedgerError("the disk has gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", runs)
+        world.pass_time(10 * SECOND)
+        assert 0 < len(asked) < 10
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "end") == ["succeeded"]
