@@ -8,7 +8,8 @@ What is known of a cycle is kept in memory only where a job waits for several ot
 long as some of them have no outcome. What is not known there (after a restart, or since the cycle
 was forgotten) is looked up in the ledger when it is needed, each second until that can be read. A
 cycle that cannot be completed any more, since what became of some run is known to nobody or a
-reload lets it not come, is skipped: every cycle has its row.
+reload lets it not come, is skipped: every cycle has its row. What is no part of a cycle that a run
+by hand has begun, in the middle of a chain, counts by its newest run (``by_hand``).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from graphlib import TopologicalSorter
 
 from crond_py.crontab.model import AfterTrigger
+from crond_py.engine import by_hand
 from crond_py.engine.admission import Admitter
 from crond_py.engine.cycles import Cycle, Join
 from crond_py.engine.events import CyclesDue
@@ -94,6 +97,20 @@ class Chains:
                 if not self._complete(name, news):
                     return
 
+    def is_due(self, job: str, due: datetime) -> bool:
+        """Whether a cycle that a job is part of begins at an instant by itself."""
+        waiting, seen = [job], {job}
+        while waiting:
+            state = self._register.states.get(waiting.pop())
+            if state is None:
+                continue
+            if _is_due(state, due):
+                return True
+            above = [each for each in _above(state) if each not in seen]
+            seen.update(above)
+            waiting += above
+        return False
+
     def is_followed(self, job: str) -> bool:
         """Whether another job waits for a job's runs."""
         return job in self._followers
@@ -154,9 +171,17 @@ class Chains:
         return is_waiting
 
     def _judge(
-        self, state: JobState, trigger: AfterTrigger, cycle: Cycle, news: Conclusion
+        self,
+        state: JobState,
+        trigger: AfterTrigger,
+        cycle: Cycle,
+        news: Conclusion,
+        of_which: str = "",
     ) -> bool:
-        """Decide a cycle if it can be decided; True where it waits for more."""
+        """Decide a cycle if it can be decided; True where it waits for more.
+
+        ``of_which`` run the news is, where that is of another cycle.
+        """
         if cycle.is_decided:
             return False
         gap = self._ledger.gap
@@ -176,7 +201,8 @@ class Chains:
         else:
             # What waits for a failure is skipped whenever all is well.
             level = logging.INFO if condition is Condition.FAILURE else logging.WARNING
-            self._skip(state, cycle.era, news.due, _why_not(news, condition), level=level)
+            why = _why_not(news, condition) + of_which
+            self._skip(state, cycle.era, news.due, why, level=level)
         return False
 
     # --- what is not known in memory ------------------------------------------------------
@@ -219,16 +245,24 @@ class Chains:
         if self._rows(state.job.name, news, join):
             cycle.is_decided = True  # before a restart
             return
+        outside: set[str] | None = None
         for upstream in unknown:
             run = max(self._rows(upstream, news, join), key=lambda run: run.era, default=None)
+            why_not, of_which = f"nobody knows what became of {upstream}", ""
+            if run is None and outside is None:
+                rows = partial(self._rows, news=news, join=join)
+                outside = by_hand.outside(unknown, news.job, rows, self._register.states)
+            if run is None and outside is not None and upstream in outside:
+                run, why_not = by_hand.newest_run(self._ledger, upstream, news.due)
+                of_which = f", in {by_hand.which(run)}" if run is not None else ""
             if run is None or run.outcome is None:
                 cycle.is_decided = True
-                reason = f"upstream_unknown: nobody knows what became of {upstream}"
-                self._skip(state, cycle.era, news.due, reason)
+                self._skip(state, cycle.era, news.due, f"upstream_unknown: {why_not}")
                 return
-            known = Conclusion(upstream, run.era, news.due, run.outcome)
+            # What is of another cycle counts as if it were of this one.
+            known = Conclusion(upstream, cycle.era if of_which else run.era, news.due, run.outcome)
             cycle.note(upstream, known.era, known.outcome)
-            if not self._judge(state, join.trigger, cycle, known):
+            if not self._judge(state, join.trigger, cycle, known, of_which):
                 return
 
     def _rows(self, name: str, news: Conclusion, join: Join) -> list[Run]:

@@ -511,7 +511,7 @@ class Core:
             raise RequestRefusedError(message)
         now = self._parts.timekeeper.now()
         due = now if state.last_manual is None else max(now, state.last_manual + TICK)
-        if state.schedule is not None and state.schedule.latest_until(due) == due:
+        while self._chains.is_due(name, due):
             due += TICK  # that instant is an occurrence's, and a run's identity is its own
         state.last_manual = due
         active = self._admitter.admit(state, due, Cause.MANUAL, is_forced=is_forced)

@@ -2,7 +2,8 @@
 
 A cycle is an instant at which the head of a chain was due, or was run by hand; the rows that
 follow from it carry that instant, its era, and the cause ``upstream``. Held here: a cycle goes down
-the chain in the same breath as the outcome that it follows from, once, and only where it may.
+the chain in the same breath as the outcome that it follows from, once, and only where it may. Where
+it began by hand, what is no part of it counts by its newest run.
 Whether a follower then runs as its overlap policy says is held like that of any other run.
 """
 
@@ -15,6 +16,7 @@ from crond_py.crontab.model import AfterTrigger, Job
 from crond_py.engine.core import Core
 from crond_py.engine.records import Conclusion
 from crond_py.model import Cause, Condition, Outcome, Run
+from tests.simulation.jobs import upstreams
 from tests.simulation.world import World
 
 MOST_ERAS = 12
@@ -62,14 +64,19 @@ def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Itera
             continue  # of several stretches that are waited for together, one counts
         if is_join and upstream.due <= world.in_force_since[job.name]:
             continue  # a cycle from before the job was there may be forgotten in a restart
-        mine = {upstream.job: upstream.outcome}
-        for name in trigger.conditions.keys() - mine.keys():
-            row = _row(world, name, upstream)
-            if row is not None and row.outcome is not None and not _is_before(world, job, row):
-                mine[name] = row.outcome
+        others = trigger.conditions.keys() - {upstream.job}
         is_refused = not is_met(trigger.conditions[upstream.job], upstream.outcome)
-        if is_refused or upstream.count > 1 or mine.keys() == trigger.conditions.keys():
+        is_known = all(_is_known(world, job, name, upstream) for name in others)
+        if is_refused or upstream.count > 1 or is_known:
             yield job.name
+
+
+def _is_known(world: World, job: Job, name: str, like: Run) -> bool:
+    """Tell whether an upstream of a job is not waited for any more in a cycle."""
+    row = _row(world, name, like)
+    if row is None:
+        return _is_outside(world, name, like)
+    return row.outcome is not None and not _is_before(world, job, row)
 
 
 def stuck(core: Core) -> Iterator[tuple[str, str]]:
@@ -100,6 +107,28 @@ def _has_other_eras(world: World, trigger: AfterTrigger, run: Run) -> bool:
     eras = set(range(MOST_ERAS)) - {run.era}
     names = trigger.conditions
     return any((name, era, run.due) in occurrences for name in names for era in eras)
+
+
+def _is_outside(world: World, name: str, like: Run) -> bool:
+    """Tell whether a job is no part of a cycle, which was begun by hand."""
+    begun = {run.job for run in _rows_at(world, like.due) if run.cause is Cause.MANUAL}
+    above, waiting = set(), [name]
+    while waiting:
+        above.add(each := waiting.pop())
+        if each in world.in_force:
+            waiting += upstreams(world.in_force[each]) - above
+    return bool(begun) and not begun & above
+
+
+def _newest_before(world: World, name: str, like: Run) -> Run | None:
+    """Return the newest run of a job of an earlier instant."""
+    mine = (run for run in world.ledger._content.runs.values() if run.job == name)
+    earlier = [run for run in mine if run.due < like.due]
+    return max(earlier, key=lambda run: (run.due, run.id), default=None)
+
+
+def _rows_at(world: World, due: datetime) -> list[Run]:
+    return [run for run in world.ledger._content.runs.values() if run.due == due]
 
 
 def _is_before(world: World, job: Job, row: Run) -> bool:
@@ -153,7 +182,10 @@ def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:
         if world.may_step_clock or is_missed or run.reason.startswith("upstream_unknown"):
             return True
         for name in trigger.conditions:
-            rows[name] = next(iter(reversed(_rows_of_any_era(world, name, run.due))), None)
+            known = next(iter(reversed(_rows_of_any_era(world, name, run.due))), None)
+            if known is None and _is_outside(world, name, run):
+                known = _newest_before(world, name, run)
+            rows[name] = known
     met = [
         row is not None
         and row.outcome is not None
