@@ -19,6 +19,7 @@ from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
+from crond_py.crontab.faults import nearest
 from crond_py.crontab.model import AfterTrigger, AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
 from crond_py.errors import CrontabError, UsageError
@@ -51,6 +52,7 @@ def command(
         *_open_files(loaded),
         *_zone(loaded),
         *_users(loaded),
+        *_groups(loaded),
         *absent(loaded),
         *_past_jobs(loaded, now),
         *_waiting_for_nobody(loaded),
@@ -93,7 +95,7 @@ def _zone(crontab: CrontabModel) -> list[str]:
 
 def _users(crontab: CrontabModel) -> Iterator[str]:
     """Name the jobs that a daemon of this user, on this machine, could not run as their own."""
-    for user, jobs in _jobs_by_user(crontab).items():
+    for user, jobs in _jobs_by(crontab, "user").items():
         what = f"{jobs[0].source}: user {user} of {listed([job.name for job in jobs])}"
         uid = _uid_of(user)
         if uid is None:
@@ -102,11 +104,20 @@ def _users(crontab: CrontabModel) -> Iterator[str]:
             yield f"{what}: only a daemon of root can run jobs as another user"
 
 
-def _jobs_by_user(crontab: CrontabModel) -> dict[str, list[Job]]:
+def _groups(crontab: CrontabModel) -> Iterator[str]:
+    """Name the groups without a table whose name is almost that of one which has one."""
+    for group, jobs in _jobs_by(crontab, "group").items():
+        if group not in crontab.groups and (likely := nearest(group, crontab.groups)):
+            what = f"{jobs[0].source}: group {group} of {listed([job.name for job in jobs])}"
+            yield f"{what} has no table [groups.{group}], and so weight 1; {likely}"
+
+
+def _jobs_by(crontab: CrontabModel, key: str) -> dict[str, list[Job]]:
+    """Return the jobs that have a value for a key, by that."""
     found: dict[str, list[Job]] = {}
     for job in crontab.jobs.values():
-        if job.user is not None:
-            found.setdefault(job.user, []).append(job)
+        if (value := getattr(job, key)) is not None:
+            found.setdefault(value, []).append(job)
     return found
 
 

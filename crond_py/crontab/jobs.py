@@ -82,12 +82,6 @@ def check_pool(pool: str | None, pools: Collection[str] | None, refuse: Refuse) 
         refuse(("pool",), Refused(f"there is no pool {quoted(pool)}", way_out))
 
 
-def check_group(group: str | None, groups: Collection[str], refuse: Refuse) -> None:
-    """Refuse a group that is almost one of those that there are; others need no table."""
-    if group is not None and group not in groups and (way_out := nearest(group, groups)):
-        refuse(("group",), Refused(f"there is no group {quoted(group)}", way_out))
-
-
 def check_umask(table: Table, report: FileReport, path: KeyPath) -> None:
     """Refuse decimal digits for a umask: 22 would be 026, and who writes it means 022."""
     umask = table.get("umask")
@@ -103,11 +97,10 @@ def check_umask(table: Table, report: FileReport, path: KeyPath) -> None:
 class JobReader:
     """Reads the jobs of all files.
 
-    ``pools`` and ``groups`` are the names that there are, ``host`` this host's.
+    ``pools`` are the names of those that there are, ``host`` is this host's.
     """
 
     pools: Collection[str] | None
-    groups: Collection[str]
     host: str
     _shared: dict[Any, Any] = field(default_factory=dict)
     _models: dict[Hashable, Job] = field(default_factory=dict)
@@ -181,7 +174,6 @@ class JobReader:
         if "command" not in table and not _is_misspelt(table, ("command",)):
             refuse((), Refused("has no command", 'add command = "..."'))
         check_pool(own.get("pool"), self.pools, refuse)
-        check_group(own.get("group"), self.groups, refuse)
         if "umask" in own:
             check_umask(table, report, path)
         for where, refused in refusals:

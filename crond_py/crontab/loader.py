@@ -23,7 +23,7 @@ from typing import Any
 from crond_py.crontab.chains import check_chains
 from crond_py.crontab.faults import FileReport, Refused, quoted, shown
 from crond_py.crontab.fields import read_fields
-from crond_py.crontab.jobs import JobReader, check_group, check_pool, check_umask, scope_within
+from crond_py.crontab.jobs import JobReader, check_pool, check_umask, scope_within
 from crond_py.crontab.keys import DEFAULTS_KEYS, FILE_KEYS
 from crond_py.crontab.locate import KeyPath, job_lines
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Group, Job, Pool, Scope
@@ -176,14 +176,13 @@ class _Loader:
 
         values = read_fields(defaults, DEFAULTS_KEYS, refuse)
         check_pool(values.get("pool"), self._known_pools(), refuse)
-        check_group(values.get("group"), self._groups, refuse)
         if "umask" in values:
             check_umask(defaults, report, ("defaults",))
         return scope_within(outer, top.get("timezone"), top.get("env", {}), values, refuse)
 
     def _read_jobs(self) -> dict[str, Job]:
         """Return the jobs of all files that have no fault."""
-        reader = JobReader(self._known_pools(), self._groups, self._host)
+        reader = JobReader(self._known_pools(), self._host)
         jobs: dict[str, Job] = {}
         for document in self._documents:
             report = document.report

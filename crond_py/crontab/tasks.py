@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from crond_py.crontab.faults import Refused, dotted, nearest, shown
 from crond_py.crontab.fields import Refuse, read_fields
-from crond_py.crontab.jobs import check_group, check_pool, merged_env, model_fields
+from crond_py.crontab.jobs import check_pool, merged_env, model_fields
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.model import AtTrigger, Crontab, EveryTrigger, Job
 from crond_py.crontab.retries import own_retry, refuse_retry_of_success
@@ -103,7 +103,6 @@ class TaskReader:
 
     def __init__(self, crontab: Crontab) -> None:
         self._pools = crontab.pools
-        self._groups = crontab.groups
         self._scope = crontab.defaults
         self._jobs: OrderedDict[tuple[str, Lane], Job] = OrderedDict()
 
@@ -117,7 +116,6 @@ class TaskReader:
         own = _read_keys(said, refusals.add)
         _check_command(said, refusals.add)
         check_pool(own.get("pool"), self._pools, refusals.add)
-        check_group(own.get("group"), self._groups, refusals.add)
         self._check_retry(said, own, refusals.add)
         instant = self._when(said, own, refusals.add)
         refusals.check()

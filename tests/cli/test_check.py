@@ -195,6 +195,28 @@ command = "true"
     assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
 
 
+def test_a_group_that_may_be_misspelt(tmp_path: Path) -> None:
+    """It is pointed out once, and no fault: a group needs no table, whatever it is called."""
+    text = """
+[groups.tenant-1]
+weight = 3
+[defaults]
+every_mode = "fixed-rate"
+"""
+    path = tmp_path / "crontab.toml"
+    job = 'every = "1h"\ncommand = "true"\n'
+    groups = ("tenant-1", "tenant-2", "tenant-2", "another", None)
+    jobs = [
+        f"[jobs.j{number}]\n{job}" + (f'group = "{group}"\n' if group else "")
+        for number, group in enumerate(groups)
+    ]
+    path.write_text(text + "".join(jobs))
+    done = pycron("check", env=environment(tmp_path))
+    what = f"{path}:10: group tenant-2 of j1, j2 has no table [groups.tenant-2], and so weight 1"
+    assert done.stderr == f'pycron: warning: {what}; did you mean "tenant-1"?\n'
+    assert done.stdout == f"OK: 5 jobs in {path}\n"
+
+
 def test_what_is_said_in_vain(tmp_path: Path) -> None:
     """Keys without an effect and steps that leave one number are pointed out, and only those."""
     text = """

@@ -188,7 +188,6 @@ LATER = [
     _extra("later-notify", 'notify = ["n"]', "notify", "not supported yet"),
     Bad("group-key", f"[groups.g]\nshare = 1\n{JOB}", 2, "groups.g.share", ("not a key",)),
     Bad("group-weight", f"[groups.g]\nweight = 0\n{JOB}", 2, "groups.g.weight", ("between",)),
-    Bad("group-typo", f"[groups.batch]\n{JOB}group = 'bacth'\n", 5, "jobs.a.group", ("batch",)),
     Bad("later-notify-table", f'[notify.n]\nto = "x"\n{JOB}', 1, "notify", ("not supported yet",)),
     Bad("later-default", f'[defaults]\nnotify = "x"\n{JOB}', 2, "defaults.notify",
         ("not supported",)),

@@ -61,6 +61,15 @@ def test_a_crontab_for_submitted_tasks_alone(crontab: Path) -> None:
     assert loaded.pools["default"] == Pool("default", None, timedelta(seconds=5))
 
 
+def test_a_group_needs_no_table(crontab: Path) -> None:
+    """It may be called almost as one that has a table, also in the defaults."""
+    text = "[groups.tenant-1]\n[defaults]\ngroup = 'tenant-2'\n"
+    jobs = load(
+        crontab, f"{text}{JOB}[jobs.b]\nevery = '1h'\ncommand = 'true'\ngroup = 'tenant-3'\n"
+    ).jobs
+    assert [jobs[name].group for name in "ab"] == ["tenant-2", "tenant-3"]
+
+
 def test_every_key(crontab: Path) -> None:
     """Each key reaches its field of the model, in the type of the model."""
     text = """
