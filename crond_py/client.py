@@ -234,7 +234,8 @@ class Client:
         """Yield the tasks of which something is still to come, the first due first.
 
         With ``is_open`` False, those of which nothing is, and with None all of them, the newest
-        first. However many they are, a page of them at a time is in memory.
+        first. However many they are, a page of them at a time is in memory. Each comes once, also
+        where the daemon moves it on meanwhile.
         """
         with self._reading() as ledger:
             offset = steady_offset(ledger)
@@ -304,12 +305,18 @@ def _settings(definition: str) -> dict[str, Any]:
 
 
 def all_tasks(ledger: LedgerReader, query: TaskQuery) -> Iterator[Task]:
-    """Yield the tasks of a query, of any number, a page of them at a time."""
+    """Yield the tasks of a query, of any number, a page of them at a time.
+
+    Each comes once, as its page has it, also one that is due again later meanwhile.
+    """
     left = query.limit
+    met: set[int] = set()  # those that may come again further on
     while left is None or left > 0:
         page = ledger.tasks(replace(query, limit=_PAGE if left is None else min(_PAGE, left)))
-        yield from page
+        fresh = [task for task in page if task.id not in met]
+        yield from fresh
         if len(page) < _PAGE:
             return
-        left = left - len(page) if left is not None else None
-        query = replace(query, after_id=page[-1].id)
+        met.update(task.id for task in fresh if query.is_open and task.period is not None)
+        left = left - len(fresh) if left is not None else None
+        query = replace(query, after=(page[-1].due, page[-1].id))

@@ -198,13 +198,14 @@ class TaskQuery:
     """Which tasks to list: those that meet all that is given.
 
     Open ones come first due first, by id within that; all (``is_open`` None) and ended ones
-    newest id first. ``after_id`` pages: the tasks that come after that one in the list.
+    newest id first. ``after`` pages: what comes behind a place in that order, due and id of the
+    last task that was returned, whatever has become of that one.
     """
 
     is_open: bool | None = True
     submitted_by: str | None = None
     limit: int | None = 100
-    after_id: int | None = None
+    after: tuple[datetime, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ class LedgerReader(Protocol):
     def task(self, task_id: int) -> Task | None: ...
 
     def tasks(self, query: TaskQuery) -> list[Task]:
-        """Return the tasks; raise UnknownNameError where ``after_id`` is not there (any more)."""
+        """Return the tasks that are asked for, in their order."""
         ...
 
     def lanes(self) -> dict[Lane, LaneStock]:

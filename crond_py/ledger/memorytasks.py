@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from crond_py.errors import LedgerRefusedError, UnknownNameError
+from crond_py.errors import LedgerRefusedError
 from crond_py.ledger.changes import entered, moved
 from crond_py.ledger.records import LARGEST_ID
 from crond_py.ledger.tasklists import chosen
@@ -37,12 +37,7 @@ class MemoryTasks:
 
     def listed(self, query: TaskQuery) -> list[Task]:
         """Return the tasks that are asked for; see ``ports.TaskQuery``."""
-        after = None
-        if query.after_id is not None:
-            after = self.by_id.get(query.after_id)
-            if after is None:
-                raise UnknownNameError(f"there is no task {query.after_id} to go on from")
-        return chosen(self.by_id.values(), query, after)
+        return chosen(self.by_id.values(), query)
 
     def submit(self, tasks: Sequence[NewTask], now: datetime, undo: Undo) -> list[Submitted]:
         """Enter tasks; see ``ports.Ledger``."""

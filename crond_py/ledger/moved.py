@@ -10,9 +10,10 @@ Not responsible for the journal; see ``aside``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
-from crond_py.errors import LedgerRefusedError, UnknownNameError
+from crond_py.errors import LedgerRefusedError
 from crond_py.ledger import tasklists
 from crond_py.ledger.changes import moved
 from crond_py.ledger.sqlite import SqliteLedger
@@ -94,19 +95,13 @@ class Moved:
 
     def tasks(self, query: TaskQuery, file: SqliteLedger) -> list[Task]:
         """Return the tasks that are asked for; see ``ports.TaskQuery``."""
-        after = None
-        if query.after_id is not None:
-            after = self.task(query.after_id, file)
-            if after is None:
-                message = f"there is no task {query.after_id} to go on from"
-                raise UnknownNameError(message)
 
         def page(last: Task | None) -> list[Task]:
-            last = last or after
-            return file.tasks(query, after=None if last is None else tasklists.position(last))
+            after = query.after if last is None else tasklists.position(last)
+            return file.tasks(replace(query, after=after))
 
         self._make_known(file)
-        ours = tasklists.chosen(self._tasks.values(), query, after)
+        ours = tasklists.chosen(self._tasks.values(), query)
         theirs = self._unmoved(page, query.limit)
         found = tasklists.in_order([*ours, *theirs], query)
         return found if query.limit is None else found[: max(0, query.limit)]

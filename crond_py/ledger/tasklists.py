@@ -39,11 +39,9 @@ def first_due(
     return nsmallest(max(0, limit), found, key=position)
 
 
-def chosen(tasks: Iterable[Task], query: TaskQuery, after: Task | None) -> list[Task]:
-    """Return, in the order of a list, the tasks that meet a query and come after ``after``."""
+def chosen(tasks: Iterable[Task], query: TaskQuery) -> list[Task]:
+    """Return the tasks that meet a query, in the order of its list."""
     found = in_order((task for task in tasks if _meets(task, query)), query)
-    if after is not None:
-        found = [task for task in found if _comes_after(task, after, query)]
     return found if query.limit is None else found[: max(0, query.limit)]
 
 
@@ -55,13 +53,15 @@ def in_order(tasks: Iterable[Task], query: TaskQuery) -> list[Task]:
 
 
 def _meets(task: Task, query: TaskQuery) -> bool:
-    return (query.is_open is None or query.is_open is (task.ended_at is None)) and (
-        query.submitted_by is None or query.submitted_by == task.submitted_by
+    return (
+        (query.is_open is None or query.is_open is (task.ended_at is None))
+        and (query.submitted_by is None or query.submitted_by == task.submitted_by)
+        and (query.after is None or _comes_after(task, query.after, query))
     )
 
 
-def _comes_after(task: Task, after: Task, query: TaskQuery) -> bool:
-    return position(task) > position(after) if query.is_open else task.id < after.id
+def _comes_after(task: Task, after: Position, query: TaskQuery) -> bool:
+    return position(task) > after if query.is_open else task.id < after[1]
 
 
 def stocks(tasks: Iterable[Task]) -> dict[Lane, LaneStock]:

@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from crond_py.errors import UnknownNameError
 from crond_py.ledger.database import damaged, load_queries
 from crond_py.ledger.records import (
     LARGEST_ID,
@@ -54,24 +53,16 @@ class AskingTasks:
         found = self._tasks(load_queries()["task_of_key"], "t.id", values)
         return found[0] if found else None
 
-    def tasks(self, query: TaskQuery, *, after: Position | None = None) -> list[Task]:
-        """Return the tasks that are asked for; see ``ports.TaskQuery``.
-
-        ``after`` is where to go on, whatever the query says of that and whichever task is there.
-        """
-        if query.after_id is not None and after is None:
-            task = self.task(query.after_id)
-            if task is None:
-                message = f"there is no task {query.after_id} to go on from; list from the first"
-                raise UnknownNameError(message)
-            after = task.due, task.id
+    def tasks(self, query: TaskQuery) -> list[Task]:
+        """Return the tasks that are asked for; see ``ports.TaskQuery``."""
         limit = -1 if query.limit is None else max(0, min(query.limit, LARGEST_ID))
         where, values = _conditions(query)
         values |= {"limit": limit}
         if query.is_open:
-            values |= _position(after)
+            values |= _position(query.after)
             return self._tasks(_source("open_tasks", where), "t.due, t.id", values)
-        values |= {"before": LARGEST_ID if after is None else after[1]}
+        last_id = LARGEST_ID if query.after is None else query.after[1]
+        values |= {"before": max(-LARGEST_ID, min(last_id, LARGEST_ID))}
         return self._tasks(_source("chosen_tasks", where), "t.id DESC", values)
 
     def lanes(self) -> dict[Lane, LaneStock]:

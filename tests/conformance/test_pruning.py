@@ -187,6 +187,16 @@ def test_ended_tasks_go_with_their_runs(ledger: Ledger, reader: LedgerReader) ->
     assert ledger.prune_tasks(older_than=at(10), limit=99) == Pruned(0, ())
 
 
+def test_pages_go_on_behind_a_task_that_is_gone(ledger: Ledger, reader: LedgerReader) -> None:
+    """That the last of a page was deleted hides none of those behind it."""
+    a, b, c, d = hand_in(ledger, *[new_task(at(n)) for n in range(4)])
+    ledger.write([SetTask(b, at(1), ended_at=at(2))], durable=True)
+    ledger.prune_tasks(older_than=at(3), limit=9)
+    for is_open, rest in ((True, [c, d]), (None, [a])):
+        query = TaskQuery(is_open, limit=None, after=(at(1), b))
+        assert [task.id for task in reader.tasks(query)] == rest
+
+
 def test_first_ended_goes_first(ledger: Ledger, reader: LedgerReader) -> None:
     """At most as many go as are asked for, in the order in which they ended."""
     a, b, c, d = (_task_with_runs(ledger, ended, 1) for ended in (7, 5, 6, 5))

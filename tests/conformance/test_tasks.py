@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
+from crond_py.errors import LedgerError, LedgerRefusedError
 from crond_py.model import Attempt, Lane, Outcome, Scale, State, Task
 from crond_py.ports import (
     LaneStock,
@@ -366,21 +366,52 @@ def test_pages_join_up(
     assert whole
     paged: list[int] = []
     after = None
-    while page := _ids(reader, replace(query, limit=size, after_id=after)):
-        paged += page
-        after = page[-1]
+    while page := reader.tasks(replace(query, limit=size, after=after)):
+        paged += [task.id for task in page]
+        after = page[-1].due, page[-1].id
     assert paged == whole
 
 
-@pytest.mark.parametrize("is_open", [True, False, None])
-@pytest.mark.parametrize("after_id", [99, 0, -1, 2**63, -(10**30)])
-def test_paging_from_nowhere_is_an_error(
-    ledger: Ledger, reader: LedgerReader, is_open: bool | None, after_id: int
+@pytest.mark.parametrize(
+    ("becomes", "is_open", "rest"),
+    [
+        ("later", True, "cdeb"),
+        ("later", None, "a"),
+        ("later", False, ""),
+        ("ended", True, "cde"),
+        ("ended", None, "a"),
+        ("ended", False, ""),
+    ],
+)
+def test_pages_go_on_from_a_place(
+    ledger: Ledger, reader: LedgerReader, is_open: bool | None, rest: str, becomes: str
 ) -> None:
-    """A page after a task that is not there is refused: an empty one would hide the rest."""
+    """What became of the last of a page meanwhile hides none of those behind it."""
+    ids = dict(zip("abcde", hand_in(ledger, *[new_task(at(n)) for n in range(5)]), strict=True))
+    place = at(1), ids["b"]
+    moved = SetTask(ids["b"], at(9)) if becomes == "later" else SetTask(ids["b"], at(1), at(2))
+    ledger.write([moved], durable=True)
+    found = _ids(reader, TaskQuery(is_open, limit=None, after=place))
+    assert found == [ids[name] for name in rest]
+
+
+@pytest.mark.parametrize(
+    ("is_open", "task_id", "found"),
+    [
+        (True, 2**63, []),
+        (True, -(10**30), [1]),
+        (None, 2**63, [1]),
+        (None, 10**30, [1]),
+        (None, 0, []),
+        (None, -(10**30), []),
+    ],
+)
+def test_pages_go_on_from_any_place(
+    ledger: Ledger, reader: LedgerReader, is_open: bool | None, task_id: int, found: list[int]
+) -> None:
+    """A place is one in an order; no task need have been there."""
     hand_in(ledger, new_task(at(0)))
-    with pytest.raises(UnknownNameError, match=str(after_id)):
-        reader.tasks(TaskQuery(is_open, after_id=after_id, limit=1))
+    assert _ids(reader, TaskQuery(is_open, after=(at(0), task_id), limit=1)) == found
 
 
 @pytest.mark.parametrize("task_id", [0, -1, 2, 2**63 - 1, 2**63, -(2**63), 10**30, -(10**30)])

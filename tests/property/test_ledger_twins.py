@@ -130,7 +130,7 @@ TASK_QUERIES = st.builds(
     is_open=st.sampled_from([True, False, None]),
     submitted_by=st.sampled_from([None, "bob", "eve"]),
     limit=st.none() | st.integers(0, 4),
-    after_id=st.none() | TASK_IDS,
+    after=st.none() | st.tuples(INSTANTS, TASK_IDS),
 )
 BAD_TASK = NewTask(LANE, T0, "{}", "bob", timedelta(0))
 DUE_TASKS = st.fixed_dictionaries(

@@ -1,53 +1,54 @@
-"""What the client of submitted tasks takes, before it asks any daemon."""
+"""What a program's client does by itself, without a daemon."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
 
-from crond_py import Client, DaemonNotRunningError, ScheduleError, SubmittedTask
-from tests.support.clock import START
+from crond_py import client
+from crond_py.client import all_tasks
+from crond_py.ledger.memory import MemoryLedger
+from crond_py.ports import SetTask, TaskQuery
+from tests.support.ledgers import at, hand_in, new_task
+
+OFTEN = timedelta(seconds=1)
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Client:
-    """Give a client of a directory in which no daemon runs."""
-    return Client(tmp_path)
+def ledger(monkeypatch: pytest.MonkeyPatch) -> MemoryLedger:
+    """Make a ledger with ten tasks, three of which are a page."""
+    monkeypatch.setattr(client, "_PAGE", 3)
+    ledger = MemoryLedger()
+    hand_in(ledger, *[new_task(at(n), period=OFTEN if n == 2 else None) for n in range(10)])
+    return ledger
 
 
-def test_a_datetime_names_an_instant(client: Client) -> None:
-    """One without a zone would be read in that of the crontab, and be hours off."""
-    naive = datetime(2026, 12, 24, 18)  # noqa: DTZ001 - it is what is refused
-    with pytest.raises(ScheduleError, match="has no time zone, so it names no instant"):
-        client.submit("true", at=naive)
-    with pytest.raises(ScheduleError, match="no time zone"):
-        client.submit_many([{"command": "true", "at": naive}])
-    with pytest.raises(DaemonNotRunningError):
-        client.submit("true", at=START)
+@pytest.mark.parametrize("limit", [None, 10, 99])
+@pytest.mark.parametrize("due", [at(2.5), at(5), at(20)])
+def test_a_list_has_each_task_once(ledger: MemoryLedger, due: object, limit: int | None) -> None:
+    """Also where the last of a page is due again while the list is read, wherever it is then."""
+    found: list[int] = []
+    for task in all_tasks(ledger, TaskQuery(limit=limit)):
+        found.append(task.id)
+        if len(found) == 3:
+            ledger.write([SetTask(3, due)], durable=True)  # type: ignore[arg-type]
+    assert found == list(range(1, 11))
 
 
-@pytest.mark.parametrize("tasks", [["true"], {"command": "true", "in": "1s"}, [None]])
-def test_tasks_are_mappings(client: Client, tasks: list[dict[str, str]]) -> None:
-    """Whoever hands in one of them, or commands alone, is told what a task is."""
-    with pytest.raises(TypeError, match="a task is a mapping such as"):
-        client.submit_many(tasks)
+def test_a_list_goes_on_behind_a_task_that_is_forgotten(ledger: MemoryLedger) -> None:
+    """The last of a page has ended and was deleted: those behind it are listed none the less."""
+    found: list[int] = []
+    for task in all_tasks(ledger, TaskQuery(limit=None)):
+        found.append(task.id)
+        if len(found) == 3:
+            ledger.write([SetTask(3, at(2), at(3))], durable=True)
+            ledger.prune_tasks(older_than=at(4), limit=9)
+    assert found == list(range(1, 11))
 
 
-@pytest.mark.parametrize("ask", [Client.cancel, Client.wait, Client.task])
-@pytest.mark.parametrize("task", ["nope", "task:x", None, True, 1.5, ["task:1"]])
-def test_what_is_no_task(client: Client, ask: Callable[..., object], task: object) -> None:
-    """A task is named by its number or its job."""
-    with pytest.raises(TypeError, match="is no task: say its number"):
-        ask(client, task)
-
-
-@pytest.mark.parametrize("task", [17, "task:17", SubmittedTask(17, "task:17", START, is_new=True)])
-def test_the_ways_to_name_a_task(client: Client, task: int | str | SubmittedTask) -> None:
-    """What ``submit`` gives is one of them."""
-    with pytest.raises(DaemonNotRunningError):
-        client.cancel(task)
-    with pytest.raises(DaemonNotRunningError):
-        client.wait(task, 0.5)
+@pytest.mark.parametrize("limit", [0, 1, 3, 4, 9, 10])
+def test_a_list_has_as_many_as_are_asked_for(ledger: MemoryLedger, limit: int) -> None:
+    """A limit is one of the list, whatever the pages are."""
+    found = [task.id for task in all_tasks(ledger, TaskQuery(limit=limit))]
+    assert found == list(range(1, limit + 1))

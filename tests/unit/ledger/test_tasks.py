@@ -110,7 +110,7 @@ def test_another_process_pages_through_tasks(
     reader = look(path)
     assert [task.id for task in reader.tasks(TaskQuery(limit=1))] == [a]
     ledger.write([SetTask(a, at(0), at(0))], durable=True)
-    assert [task.id for task in reader.tasks(TaskQuery(limit=9, after_id=a))] == [b, c]
+    assert [task.id for task in reader.tasks(TaskQuery(limit=9, after=(at(0), a)))] == [b, c]
     assert reader.lanes() == {LANE: LaneStock(2, at(1))}
 
 
