@@ -20,10 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
-from crond_py.clock import EPOCH, SystemClock
+from crond_py.clock import EPOCH
 from crond_py.control.batches import packed, placed_faults, size_of, submitted_for, task_values
-from crond_py.control.client import PATIENCE, call
-from crond_py.control.protocol import LONGEST_WAIT, CancelTask, Submit, SubmittedTask, WaitTask
+from crond_py.control.client import Conversation, call, wait_until
+from crond_py.control.protocol import CancelTask, Submit, SubmittedTask, WaitTask
+from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
@@ -207,19 +208,18 @@ class Client:
         task_id = _id_of(task)
         if timeout is not None and not isinstance(timeout, timedelta):
             timeout = timedelta(seconds=timeout)
-        clock = SystemClock()
-        begun_ns = clock.monotonic_ns()
-        while True:
-            slice_ = LONGEST_WAIT
-            if timeout is not None:
-                waited = (clock.monotonic_ns() - begun_ns) // 1000 * timedelta.resolution
-                slice_ = max(_NONE, min(slice_, timeout - waited))
-            answer = call(self._places.socket, WaitTask(task_id, slice_), slice_ + PATIENCE)
-            if answer.is_over:
-                return answer.run
-            if slice_ == _NONE:
-                message = f"{task_job(task_id)} is not over within {timeout}"
-                raise TimeoutError(message)
+        with Conversation(self._places.socket) as conversation:
+            answer = wait_until(
+                conversation,
+                lambda limit: WaitTask(task_id, limit),
+                lambda answer: answer.is_over,
+                timeout,
+                Watch.begin(),
+            )
+        if not answer.is_over:
+            message = f"{task_job(task_id)} is not over within {timeout}"
+            raise TimeoutError(message)
+        return answer.run
 
     def task(self, task: TaskLike) -> StoredTask:
         """Return a task; raise UnknownNameError where there is none (any more)."""

@@ -13,6 +13,7 @@
     │   ├── LedgerCorruptError       it is not a ledger, or a newer or damaged one
     │   └── LedgerRefusedError       a record that no ledger would ever take
     ├── RequestRefusedError          exit code 1   understood, but policy says no
+    │   └── CrowdedError             too many clients at the moment; to be asked again
     ├── CannotStartError             exit code 126 a process cannot be started as its job wants it
     │   └── CommandNotFoundError     exit code 127 there is no such command
     ├── ProtocolError                exit code 1   a line on the control socket that makes no sense
@@ -153,6 +154,10 @@ class LedgerRefusedError(LedgerError):
 
 class RequestRefusedError(PycronError):
     """A request that was understood and that policy does not allow now."""
+
+
+class CrowdedError(RequestRefusedError):
+    """As many clients are there, or wait, as may; nothing was done, and one may ask again."""
 
 
 class CannotStartError(PycronError):

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Wait, Watch, read_patience, wait_for
+from crond_py.cli.daemon import Timeout, Wait, read_patience, wait_for
 from crond_py.cli.names import is_run_id, with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import CancelJob, CancelRun, CancelTask
+from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled
 from crond_py.errors import PycronError, UnknownNameError

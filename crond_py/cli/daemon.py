@@ -7,10 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from crond_py.clock import SystemClock
-from crond_py.control.client import PATIENCE, Conversation
-from crond_py.control.protocol import LONGEST_WAIT, WaitRun
-from crond_py.dataclass import dataclass
+from crond_py.control.client import PATIENCE, Conversation, wait_until
+from crond_py.control.protocol import WaitRun
+from crond_py.control.waiting import Watch
 from crond_py.errors import PycronError, ScheduleError, UsageError
 from crond_py.model import Run
 from crond_py.schedule import parse_duration
@@ -48,22 +47,6 @@ def not_ended(what: str, timeout: str | None, more: str = "") -> PycronError:
     return PycronError(f"{what} has not ended within {timeout}{more}")
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """A stopwatch that runs since it was made."""
-
-    begun_ns: int
-
-    @classmethod
-    def begin(cls) -> Watch:
-        """Start one."""
-        return cls(SystemClock().monotonic_ns())
-
-    def elapsed(self) -> timedelta:
-        """Return how long it has run."""
-        return (SystemClock().monotonic_ns() - self.begun_ns) // 1000 * _MICROSECOND
-
-
 def wait_for(
     conversation: Conversation, run_id: int, limit: timedelta | None, watch: Watch
 ) -> Run | None:
@@ -71,10 +54,10 @@ def wait_for(
 
     The time is that of ``watch``. Where it is over already the daemon is asked once.
     """
-    while True:
-        slice_ = LONGEST_WAIT
-        if limit is not None:
-            slice_ = max(_NONE, min(slice_, limit - watch.elapsed()))
-        run = conversation.call(WaitRun(run_id, slice_), slice_ + PATIENCE).run
-        if run is not None or slice_ == _NONE:
-            return run
+    return wait_until(
+        conversation,
+        lambda slice_: WaitRun(run_id, slice_),
+        lambda answer: answer.run is not None,
+        limit,
+        watch,
+    ).run

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import os
 import select
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,8 @@ from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.control.client import PATIENCE, Conversation
 from crond_py.control.protocol import LONGEST_WAIT, WaitRun
-from crond_py.errors import DaemonNotRunningError, PycronError
+from crond_py.control.waiting import Pauses
+from crond_py.errors import CrowdedError, DaemonNotRunningError, PycronError
 from crond_py.model import Run
 from crond_py.places import Places
 from crond_py.printable import printable
@@ -174,7 +175,8 @@ def follow(places: Places, run: Run, *, tail: int | None, is_raw: bool) -> None:
 def _has_ended(run: Run, conversation: Conversation, watch: Watch, attempts: _Attempts) -> bool:
     """Write what comes until the daemon says that the run has ended; False if it goes away."""
     request = WaitRun(run.id, LONGEST_WAIT)
-    with conversation:
+    pauses = Pauses()
+    with conversation, suppress(DaemonNotRunningError):
         conversation.send(request)
         while True:
             attempts.catch_up()
@@ -182,13 +184,15 @@ def _has_ended(run: Run, conversation: Conversation, watch: Watch, attempts: _At
             if conversation.fileno() in ready:
                 try:
                     ended = conversation.receive(request, PATIENCE).run
-                except DaemonNotRunningError:
-                    return False
+                except CrowdedError:
+                    pauses.wait()
+                    ended = None
                 if ended is not None:
                     return True
                 conversation.send(request)
             if watch.fileno() in ready:
                 watch.renew()
+    return False
 
 
 def _has_outcome(places: Places, run: Run) -> bool:

@@ -14,12 +14,12 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Watch
 from crond_py.cli.one_task import submitted_record
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.batches import LONGEST_TASK, packed, placed_faults, size_of, submitted_for
 from crond_py.control.client import call
 from crond_py.control.protocol import Submit, SubmittedTask
+from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.errors import Fault, PycronError, TaskRefusedError, UsageError
 from crond_py.places import Places

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Watch, not_ended, patience_for, read_patience, wait_for
+from crond_py.cli.daemon import Timeout, not_ended, patience_for, read_patience, wait_for
 from crond_py.cli.names import with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
 from crond_py.control.client import Conversation
 from crond_py.control.protocol import Trigger
+from crond_py.control.waiting import Watch
 from crond_py.errors import (
     DaemonNotRunningError,
     RequestRefusedError,

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from crond_py.control.address import Peer, address, peer_of
-from crond_py.control.protocol import Request, read_reply, request_line
-from crond_py.errors import DaemonNotRunningError, PycronError
+from crond_py.control.protocol import LONGEST_WAIT, Request, read_reply, request_line
+from crond_py.control.waiting import Pauses, Watch
+from crond_py.errors import CrowdedError, DaemonNotRunningError, PycronError
 
 PATIENCE = timedelta(seconds=30)
 """How long an answer may take; a daemon whose ledger is locked needs some time."""
+
+_NONE: Final = timedelta(0)
 
 R = TypeVar("R")
 
 
 class Conversation:
-    """One connection to the daemon; close it, or use it in a ``with``.
+    """One connection to the daemon at a time; close it, or use it in a ``with``.
 
     Raises DaemonNotRunningError where nobody listens, and PycronError where the socket is
     another user's.
@@ -28,15 +33,21 @@ class Conversation:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._connect()
+
+    def _connect(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._buffer = bytearray()
+        self._is_over = False
         try:
-            self._socket.settimeout(PATIENCE.total_seconds())
-            with address(path) as name:
+            # With a timeout of Python's it would not wait where many others are to be let in first.
+            patience = struct.pack("@ll", *divmod(PATIENCE // timedelta.resolution, 1_000_000))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+            with address(self._path) as name:
                 self._socket.connect(name)
         except OSError as error:
             self._socket.close()
-            raise _not_reached(path, error) from None
+            raise _not_reached(self._path, error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +74,13 @@ class Conversation:
         return self._socket.fileno()
 
     def send(self, request: Request[Any]) -> None:
-        """Send a request; its answer is to be received."""
+        """Send a request; its answer is to be received.
+
+        After a CrowdedError that is on another connection.
+        """
+        if self._is_over:
+            self._connect()
+        self._socket.settimeout(PATIENCE.total_seconds())
         # A daemon that refuses the connection has said why and hung up: that is read next.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(request_line(request))
@@ -83,12 +100,28 @@ class Conversation:
             raise _gone() from None
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
-        return read_reply(request, line)
+        try:
+            return read_reply(request, line)
+        except CrowdedError:
+            self.close()
+            self._is_over = True
+            raise
 
-    def call(self, request: Request[R], patience: timedelta = PATIENCE) -> R:
+    def ask(self, request: Request[R], patience: timedelta = PATIENCE) -> R:
         """Send a request and return its answer, or raise what it says."""
         self.send(request)
         return self.receive(request, patience)
+
+    def call(self, request: Request[R], patience: timedelta = PATIENCE) -> R:
+        """Do as ``ask`` does; where there are too many clients, do so again, for ``patience``."""
+        watch, pauses = Watch.begin(), Pauses()
+        while True:
+            try:
+                return self.ask(request, patience)
+            except CrowdedError:
+                if watch.elapsed() >= patience:
+                    raise
+                pauses.wait()
 
     def _no_answer(self, request: Request[Any], patience: timedelta) -> str:
         return (
@@ -98,8 +131,40 @@ class Conversation:
         )
 
 
+def wait_until(
+    conversation: Conversation,
+    request_for: Callable[[timedelta], Request[R]],
+    is_over: Callable[[R], bool],
+    limit: timedelta | None,
+    watch: Watch,
+) -> R:
+    """Ask until an answer ``is_over``, or until ``watch`` shows ``limit``; return the last answer.
+
+    ``request_for`` makes the request that is answered after a time at the latest. None as a limit
+    is as long as it takes. Where the limit is over already the daemon is asked once.
+    """
+    pauses = Pauses()
+    while True:
+        slice_ = LONGEST_WAIT
+        if limit is not None:
+            slice_ = max(_NONE, min(slice_, limit - watch.elapsed()))
+        request = request_for(slice_)
+        if slice_ == _NONE:
+            return conversation.call(request)
+        try:
+            answer = conversation.ask(request, slice_ + PATIENCE)
+        except CrowdedError:
+            pauses.wait(slice_)
+            continue
+        if is_over(answer):
+            return answer
+
+
 def call(path: Path, request: Request[R], patience: timedelta = PATIENCE) -> R:
-    """Connect, send one request, and return its answer or raise what it says."""
+    """Connect, send one request, and return its answer or raise what it says.
+
+    Where there are too many clients it is sent again, for ``patience``.
+    """
     with Conversation(path) as conversation:
         return conversation.call(request, patience)
 
@@ -108,7 +173,7 @@ def _not_reached(path: Path, error: OSError) -> PycronError:
     match error:
         case PermissionError():
             return PycronError(f"the daemon at {path} is another user's; you may not talk to it")
-        case TimeoutError():
+        case TimeoutError() | BlockingIOError():
             return PycronError(f"the daemon at {path} lets nobody in; it may be stopped or stuck")
         case FileNotFoundError() | ConnectionRefusedError() | NotADirectoryError():
             return DaemonNotRunningError(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -41,10 +43,11 @@ from crond_py.control.protocol import (
     WaitRun,
     WaitTask,
 )
+from crond_py.control.server import Limits
 from crond_py.control.views import job_view
 from crond_py.crontab.model import Crontab
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus
-from crond_py.errors import UnknownNameError
+from crond_py.errors import CrowdedError, UnknownNameError
 from crond_py.model import Run
 from crond_py.ports import Clock, NewTask, Submitted
 
@@ -127,11 +130,18 @@ class ServicePort(Protocol):
 class Handlers:
     """Answers requests; called with one, it returns the reply or raises a PycronError."""
 
-    def __init__(self, engine: EnginePort, service: ServicePort, clock: Clock) -> None:
+    def __init__(
+        self,
+        engine: EnginePort,
+        service: ServicePort,
+        clock: Clock,
+        most_waiting: int = Limits().waiting,
+    ) -> None:
         self._engine = engine
         self._service = service
         self._clock = clock
         self._intake: Intake | None = None
+        self._free_to_wait = threading.Semaphore(most_waiting)
 
     def __call__(  # noqa: C901, PLR0911 - one way for each request
         self, request: Request[Any], peer: Peer
@@ -158,16 +168,34 @@ class Handlers:
                 return Triggered(self._engine.trigger(job, force=force))
             case WaitRun(run_id, limit):
                 _check_id("run", run_id)
-                return Waited(self._engine.wait_run(run_id, min(limit, LONGEST_WAIT)))
+                with self._waiting(limit):
+                    return Waited(self._engine.wait_run(run_id, min(limit, LONGEST_WAIT)))
             case WaitTask(task_id, limit):
                 _check_id("task", task_id)
-                return WaitedTask(*self._engine.wait_task(task_id, min(limit, LONGEST_WAIT)))
+                with self._waiting(limit):
+                    return WaitedTask(*self._engine.wait_task(task_id, min(limit, LONGEST_WAIT)))
             case Reload():
                 return self._service.reload()
             case Stop(now):
                 self._service.stop(now=now)
                 return Stopping(os.getpid(), self._service.stop_timeout)
         raise TypeError(f"not a request: {request!r}")
+
+    @contextmanager
+    def _waiting(self, limit: timedelta) -> Iterator[None]:
+        """Count one who waits; raise CrowdedError where as many do as may.
+
+        So there are always connections left for those who want something else.
+        """
+        if limit <= timedelta(0):
+            yield
+            return
+        if not self._free_to_wait.acquire(blocking=False):
+            raise CrowdedError("as many clients wait as may; try again later")
+        try:
+            yield
+        finally:
+            self._free_to_wait.release()
 
     def _submit(self, request: Submit, peer: Peer) -> SubmittedList:
         # What reads tasks takes megabytes that a daemon without tasks does without.

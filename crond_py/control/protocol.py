@@ -19,6 +19,7 @@ from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled, LagSummary, PoolStatus
 from crond_py.errors import (
     CrontabError,
+    CrowdedError,
     EndedAlreadyError,
     Fault,
     LedgerError,
@@ -37,7 +38,11 @@ MOST_TASKS: Final = 200
 """How many tasks one Submit has at most: they are entered together, and nothing else meanwhile."""
 
 LONGEST_WAIT: Final = timedelta(seconds=30)
-"""How long one WaitRun or WaitTask may take; who wants to wait longer asks again."""
+"""How long one WaitRun or WaitTask may take; who wants to wait longer asks again.
+
+Where as many wait as may, the answer is a CrowdedError, and the connection ends: it is asked again
+on another after a pause.
+"""
 
 R = TypeVar("R")
 
@@ -332,6 +337,7 @@ _KINDS: Final[dict[str, type[PycronError]]] = {
     "unknown_name": UnknownNameError,
     "task": TaskRefusedError,
     "usage": UsageError,
+    "crowded": CrowdedError,
     "refused": RequestRefusedError,
     "ledger": LedgerError,
     "bad_request": ProtocolError,

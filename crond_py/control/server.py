@@ -1,10 +1,12 @@
 """Lets peers in on the control socket and carries their lines; what they mean is not known here.
 
 One thread accepts, blocked in the kernel while nobody comes; each connection has a thread of its
-own, at most ``Limits.connections`` of them. A peer has ``Limits.patience`` for each line, so one
-that is stuck costs a thread for that long and holds up nobody (P4). One descriptor is kept in
-reserve: where there is no other left, it serves to tell peers so. The socket has mode 0600, and
-besides the kernel must say that the peer is the superuser or the daemon's own user (P9).
+own, at most ``Limits.connections`` of them. Who is one too many is told to ask again, so that
+those who only wait, however many, never keep out the others. A peer has ``Limits.patience`` for
+each line, so one that is stuck costs a thread for that long and holds up nobody (P4). One
+descriptor is kept in reserve: where there is no other left, it serves to tell peers so. The socket
+has mode 0600, and besides the kernel must say that the peer is the superuser or the daemon's own
+user (P9).
 
 State: made, started, stopped; a stopped server stays stopped. What a handler raises becomes an
 error reply; a fault that nobody meant is logged with its traceback and answered in one sentence.
@@ -34,7 +36,13 @@ from crond_py.control.protocol import (
     reply_line,
 )
 from crond_py.dataclass import dataclass
-from crond_py.errors import ProtocolError, PycronError, RequestRefusedError, StateLockedError
+from crond_py.errors import (
+    CrowdedError,
+    ProtocolError,
+    PycronError,
+    RequestRefusedError,
+    StateLockedError,
+)
 from crond_py.ports import Clock
 from crond_py.threads import Thread
 from crond_py.vital import VitalThread
@@ -61,6 +69,8 @@ class Limits:
     """How much of the daemon its peers may use."""
 
     connections: int = 64
+    waiting: int = 48
+    """How many of these may be taken up by peers that wait; who handles requests keeps to it."""
     patience: timedelta = timedelta(seconds=10)
     farewell: timedelta = timedelta(seconds=2)
     """How long a stop waits for answers that are being given."""
@@ -256,15 +266,16 @@ class ControlServer:
     def _admit(self, connection: socket.socket) -> None:
         """Give the connection a thread, or a refusal."""
         peer = peer_of(connection)
-        refusal = None
+        refusal: PycronError | None = None
         if peer.uid not in {0, os.geteuid()}:
-            refusal = f"user {peer.uid} may not talk to this daemon"
-            log.warning("a client was refused", extra=_fields(peer, reason=refusal))
+            reason = f"user {peer.uid} may not talk to this daemon"
+            log.warning("a client was refused", extra=_fields(peer, reason=reason))
+            refusal = RequestRefusedError(reason)
         with self._lock:
             if self._stopping.is_set():
-                refusal = "pycron is stopping"
-            elif len(self._connections) >= self._limits.connections:
-                refusal = "pycron talks to as many clients as it may; try again"
+                refusal = RequestRefusedError("pycron is stopping")
+            elif refusal is None and len(self._connections) >= self._limits.connections:
+                refusal = CrowdedError("pycron talks to as many clients as it may; try again")
             if refusal is None:
                 thread = Thread(
                     target=self._serve, args=(connection, peer), name="control-peer", daemon=True
@@ -274,23 +285,28 @@ class ControlServer:
                     thread.start()
                 except RuntimeError as error:
                     del self._connections[connection]
-                    refusal = f"pycron cannot begin a thread: {error}"
+                    refusal = RequestRefusedError(f"pycron cannot begin a thread: {error}")
         if refusal is not None:
-            _refuse(connection, RequestRefusedError(refusal))
+            _refuse(connection, refusal)
 
     def _serve(self, connection: socket.socket, peer: Peer) -> None:
         """Answer one request after another until the peer has no more."""
+        crowd = None
         try:
             with contextlib.suppress(OSError):  # the peer has gone, or is stuck
                 for line in self._lines(connection):
                     answer = self._answer(line, peer)
                     connection.settimeout(self._limits.patience.total_seconds())
                     connection.sendall(answer)
+        except CrowdedError as error:
+            crowd = error
         except Exception:  # the boundary of one connection
             log.exception("a connection was given up", extra=_fields(peer))
         finally:
             with self._lock:
                 self._connections.pop(connection, None)
+            if crowd is not None:
+                _refuse(connection, crowd)  # until it asks again it takes no place
             connection.close()
 
     def _lines(self, connection: socket.socket) -> Iterator[bytes]:
@@ -320,6 +336,8 @@ class ControlServer:
             request = read_request(line)
             log.debug("request", extra=_fields(peer, op=request.op))
             return reply_line(self._handle(request, peer))
+        except CrowdedError:
+            raise
         except PycronError as error:
             return error_line(error)
         except Exception:  # the boundary of one request

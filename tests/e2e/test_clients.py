@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
+from crond_py import Client
+from crond_py.model import Outcome
 from tests.support.daemon import (
     Bell,
     Daemon,
@@ -18,6 +21,8 @@ from tests.support.daemon import (
 )
 
 A_SECOND = timedelta(seconds=1)
+MANY = 150
+"""More clients than the daemon talks to at a time."""
 
 TICK = job_text(
     "tick",
@@ -65,6 +70,21 @@ def test_daemon_is_killed_while_somebody_waits(
         assert all(line.startswith("pycron: ") for line in lines)
         # Who waits for a run was told which that is, and that it goes on.
         assert len(lines) == (2 if command == "trigger" else 1)
+
+
+def test_crowd_of_clients_that_wait(daemon: Daemon) -> None:
+    """P4: however many threads wait, each learns of the end, and nobody else is kept out."""
+    daemon.start(TICK)
+    client = Client(daemon.state)
+    task = client.submit("true", in_="1d")
+    with ThreadPoolExecutor(MANY) as pool:
+        waits = [pool.submit(client.wait, task.id) for _ in range(MANY)]
+        try:
+            assert daemon.cli("status").returncode == 0
+        finally:
+            client.cancel(task.id)
+        runs = [waited.result(60) for waited in waits]
+    assert [run.outcome for run in runs if run is not None] == [Outcome.CANCELLED] * MANY
 
 
 def test_crowd_of_silent_clients(daemon: Daemon) -> None:

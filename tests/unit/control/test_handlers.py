@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -17,8 +20,31 @@ from crond_py.control import protocol
 from crond_py.control.client import call
 from crond_py.control.handlers import Handlers
 from crond_py.control.server import ControlServer
-from crond_py.errors import CrontabError, Fault, RequestRefusedError, UnknownNameError
+from crond_py.errors import CrontabError, CrowdedError, Fault, RequestRefusedError, UnknownNameError
+from crond_py.model import Run
 from tests.unit.control.fakes import ENDED, ME, NOON, RUNNING, FakeEngine, FakeService
+
+
+class WaitingEngine(FakeEngine):
+    """Has those who wait for what has ended wait until the test lets it end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waiting: SimpleQueue[int] = SimpleQueue()
+        self.go_on = threading.Event()
+
+    def wait_run(self, run_id: int, timeout: timedelta) -> Run | None:
+        """Wait for the test."""
+        self.is_waiting.put(run_id)
+        self.go_on.wait(30)
+        return super().wait_run(run_id, timeout)
+
+    def wait_task(self, task_id: int, timeout: timedelta) -> tuple[bool, Run | None]:
+        """Wait for the test, unless it is but a look."""
+        if timeout:
+            self.is_waiting.put(task_id)
+            self.go_on.wait(30)
+        return super().wait_task(task_id, timeout)
 
 
 @pytest.fixture
@@ -110,6 +136,26 @@ def test_a_wait_is_bounded(handle: Handle, engine: FakeEngine) -> None:
         ("wait_task", 6, protocol.LONGEST_WAIT),
         ("wait_task", 7, timedelta(0)),
     ]
+
+
+def test_who_waits_leaves_room_for_others(service: FakeService) -> None:
+    """P4: beyond so many, who would wait is told to ask again; a look and all else is let in."""
+    engine = WaitingEngine()
+    handle = partial(Handlers(engine, service, SystemClock(), most_waiting=2), peer=ME)
+    with ThreadPoolExecutor() as pool:
+        waits = [pool.submit(handle, wait) for wait in (protocol.WaitRun(6), protocol.WaitTask(6))]
+        try:
+            for _ in waits:
+                engine.is_waiting.get(timeout=30)
+            for wait in (protocol.WaitRun(6), protocol.WaitTask(6)):
+                with pytest.raises(CrowdedError, match="as may"):
+                    handle(wait)
+            assert handle(protocol.WaitTask(7, timedelta(0))) == protocol.WaitedTask(False, None)
+            assert isinstance(handle(protocol.Ping()), protocol.Pong)
+        finally:
+            engine.go_on.set()
+        assert waits[0].result(30) == protocol.Waited(ENDED)
+    assert handle(protocol.WaitRun(6)) == protocol.Waited(ENDED)
 
 
 def test_stop_says_how(handle: Handle, service: FakeService) -> None:

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crond_py.clock import SystemClock
+from crond_py.control import client as client_module
 from crond_py.control import server as server_module
 from crond_py.control.address import Peer, peer_of
 from crond_py.control.client import Conversation, call
@@ -35,7 +36,9 @@ from crond_py.control.protocol import (
     Triggered,
 )
 from crond_py.control.server import ControlServer, Handler, Limits, check_unserved
+from crond_py.control.waiting import Pauses
 from crond_py.errors import (
+    CrowdedError,
     DaemonNotRunningError,
     ProtocolError,
     PycronError,
@@ -337,8 +340,53 @@ def test_one_client_too_many_is_told_so(path: Path) -> None:
         for _ in range(2):
             conversation = stack.enter_context(Conversation(path))
             conversation.call(Ping())
-        with pytest.raises(RequestRefusedError, match="as many clients"):
-            call(path, Ping())
+        with pytest.raises(CrowdedError, match="as many clients"), Conversation(path) as another:
+            another.ask(Ping())
+
+
+def test_one_client_too_many_asks_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: who was one too many gets in once another has gone."""
+    pauses: list[object] = []
+    with serving(path, limits=Limits(connections=1)), Conversation(path) as other:
+        other.ask(Ping())
+        monkeypatch.setattr(Pauses, "wait", lambda _: (pauses.append(1), other.close()))
+        assert call(path, Ping()).pid == os.getpid()
+    assert pauses
+
+
+def test_who_was_told_to_ask_again_takes_no_place(path: Path) -> None:
+    """P4: such an answer ends the connection; the next request of its client is on another."""
+    answers = iter([CrowdedError("wait a bit"), Triggered(3)])
+
+    def handle(request: Request[Any], peer: Peer) -> object:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    with serving(path, handle, Limits(connections=1)), Conversation(path) as first:
+        with pytest.raises(CrowdedError, match="wait a bit"):
+            first.ask(Trigger("a"))
+        assert first.ask(Trigger("a")) == Triggered(3)
+
+
+def test_who_finds_the_queue_of_the_socket_full_waits_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: until it is his turn, or his patience is over."""
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        with Conversation(path):
+            late = threading.Thread(target=lambda: Conversation(path).close())
+            late.start()
+            listener.accept()[0].close()
+            listener.accept()[0].close()
+            late.join()
+        with Conversation(path):
+            monkeypatch.setattr(client_module, "PATIENCE", timedelta(milliseconds=50))
+            with pytest.raises(PycronError, match="lets nobody in"):
+                Conversation(path)
 
 
 def test_who_comes_while_no_descriptor_is_left_is_told_so(path: Path) -> None:
