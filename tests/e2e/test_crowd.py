@@ -25,10 +25,13 @@ STORED_A_SECOND = 2_000
 BEFORE = """
 SELECT count(*) FROM runs AS lone
 JOIN attempts AS own ON own.run_id = lone.id
-JOIN attempts AS other ON other.begun_at > lone.claimed_at AND other.begun_at < own.begun_at
+JOIN attempts AS other ON other.begun_at > lone.due AND other.begun_at < own.begun_at
 WHERE lone.job = :job
 """
-"""How many began while the lone one waited for its slot."""
+"""How many began while the lone one was due and had no slot yet, taken up or not."""
+
+FEW = 100
+"""So many may, before a busy machine has taken it up; most of the crowd is left by then."""
 
 MOST_KIB = 150 * 1024
 
@@ -84,5 +87,5 @@ def test_nobody_waits_for_a_crowd(daemon: Daemon, count: int, takes: str) -> Non
         outcomes = ledger.execute("SELECT outcome, count(*) FROM runs GROUP BY outcome").fetchall()
     sys.stdout.write(f"{run['late_seconds']} s late, {peak_kib} KiB at most\n")
     assert outcomes == [("succeeded", count + 2)]
-    assert before <= WORKERS
+    assert before <= FEW
     assert peak_kib < MOST_KIB
