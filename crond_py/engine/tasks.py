@@ -376,12 +376,14 @@ class Tasks:
 
     def _first_dues(self) -> dict[Scale, datetime | None]:
         """Return the first due instant of each scale that is left to be taken up."""
-        first: dict[Scale, datetime | None] = dict.fromkeys(Scale)
+        dues: dict[Scale, list[datetime]] = {scale: [] for scale in Scale}
         for lane in self._lanes.values():
-            known, due = first[lane.lane.scale], lane.first_due
-            if due is not None and (known is None or due < known):
-                first[lane.lane.scale] = due
-        return first
+            if lane.first_due is not None:
+                dues[lane.lane.scale].append(lane.first_due)
+        for task in self._unwritten.values():
+            if task.ended_at is None:
+                dues[task.lane.scale].append(task.due)
+        return {scale: min(known, default=None) for scale, known in dues.items()}
 
     def attend(self) -> None:
         """Note, with what is written anyway, up to when tasks were attended to."""

@@ -42,7 +42,7 @@ _MARK = "task"
 class _Span:
     """What is due of a task, from ``due`` to ``newest``, on the wall clock, and why it comes late.
 
-    ``absence`` is the one in which it was due first, if any, ``hindered`` what has kept its lane
+    ``absence`` is the one in which all of it was due, if any, ``hindered`` what has kept its lane
     back.
     """
 
@@ -98,17 +98,20 @@ class Uptake:
     ) -> tuple[list[ActiveRun], datetime | None]:
         """Claim what is due of a task up to ``now``, or enter why it is not run.
 
-        ``hindered`` is what has kept its lane back. Return the runs that came of it, and when it is
-        due next, on its own scale.
+        ``hindered`` is what has kept its lane back. Where the first of it fell in an absence, that
+        is only what fell in there: what was due later, and waits, is taken up by itself. Return the
+        runs that came of it, and when it is due next, on its own scale.
         """
-        due = self._attendance.wall(task.lane.scale, task.due)
-        absence = self._attendance.absence(task.lane.scale, task.due)
+        scale = task.lane.scale
+        due = self._attendance.wall(scale, task.due)
+        absence = self._attendance.absence(scale, task.due)
         now = max(now, due)  # it may be taken up a little ahead
+        until = now if absence is None else min(now, self._attendance.wall(scale, absence.until))
         next_due, newest = None, due
         schedule: Occurrences = OneOff(due)
         if task.period is not None:
             schedule = Interval(due - task.period, task.period)
-            newest = schedule.latest_until(now) or due
+            newest = schedule.latest_until(until) or due
             next_due = task.due + (newest - due) + task.period
         span = _Span(schedule, due, newest, now, absence, hindered)
         runs: list[ActiveRun] = []
@@ -151,7 +154,7 @@ class Uptake:
         is_lost = absence.outcome is Outcome.LOST
         missed = Missed.SKIP if is_lost else job.missed
         rule = MissedRule(missed, job.missed_within, job.missed_limit)
-        plan = plan_missed(span.schedule, [(span.due - TICK, span.now)], rule, span.now)
+        plan = plan_missed(span.schedule, [(span.due - TICK, span.newest)], rule, span.now)
         assert plan is not None  # noqa: S101 - it is due at span.due
         if plan.dropped is not None:
             why = absence.why if is_lost else f"{absence.why}; {plan.dropped.why}"

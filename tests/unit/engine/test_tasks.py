@@ -18,6 +18,7 @@ from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
 from crond_py.model import Cause, Exit, Lag, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
+from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING, TaskBook
 from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
@@ -432,6 +433,62 @@ def test_what_waited_for_its_turn_was_not_missed(world: World) -> None:
     world.pass_time(120 * SECOND)
     assert all(run.outcome is not Outcome.MISSED for run in all_rows(world))
     assert (len(all_rows(world)), open_tasks(world)) == (100, [])
+
+
+def hold(world: World, pool: str = "small") -> None:
+    """Take a pool out of the crontab."""
+    del world.pools[pool]
+    world.reload()
+
+
+def release(world: World, pool: str = "small") -> None:
+    """Put it back, with a slot."""
+    world.pools[pool] = 1
+    world.reload()
+    world.pass_time(SECOND)
+
+
+def stretches(world: World, job: str) -> list[tuple[float, int, str, str]]:
+    """Return of each row of a job how long after the beginning it was due, how many, and what."""
+    return [
+        ((run.due - BEGIN).total_seconds(), run.count, str(run.outcome), run.reason.split(";")[0])
+        for run in rows(world, job)
+    ]
+
+
+def test_absence_ends_where_it_does(world: World) -> None:
+    """P1: what is due after a restart, and waits, was not missed while pycron was not running."""
+    submit(world, new_task(world, pool="small", every=10 * SECOND))
+    hold(world)
+    restart(world, 15 * SECOND)
+    world.pass_time(100 * SECOND)
+    release(world)
+    world.pass_time(3 * SECOND)
+    down, made_up, full, newest = stretches(world, "task:1")
+    assert down == (1, 1, "missed", "pycron was not running")
+    assert made_up[:3] == (11, 1, "succeeded")
+    assert full[:3] == (21, 9, "missed")
+    assert full[3] != down[3]
+    assert newest[:3] == (111, 1, "succeeded")
+
+
+def test_lost_records_end_where_they_do(world: World) -> None:
+    """P1: what was due after the ledger's newest records were lost is not lost with them."""
+    submit(world, new_task(world, pool="small", every=10 * SECOND))
+    hold(world)
+    world.kill_daemon()
+    world.ledger._gap = Gap(world.clock.now() + 12 * SECOND, 1, "boot1")
+    world.pass_time(25 * SECOND)
+    world.boot_daemon()
+    world.pass_time(90 * SECOND)
+    release(world)
+    world.pass_time(3 * SECOND)
+    lost, made_up, *_, newest = stretches(world, "task:1")
+    assert lost[:3] == (1, 2, "lost")
+    assert made_up[:3] == (21, 1, "succeeded")
+    assert rows(world, "task:1")[1].cause is Cause.CATCH_UP
+    assert newest[:3] == (111, 1, "succeeded")
+    assert sum(count for _, count, *_ in stretches(world, "task:1")) == 12
 
 
 def test_frozen(world: World) -> None:
