@@ -458,7 +458,8 @@ def stretches(world: World, job: str) -> list[tuple[float, int, str, str]]:
 
 def test_absence_ends_where_it_does(world: World) -> None:
     """P1: what is due after a restart, and waits, was not missed while pycron was not running."""
-    submit(world, new_task(world, pool="small", every=10 * SECOND))
+    beside = replace(PLAIN, overlap=Overlap.ALLOW)
+    submit(world, new_task(world, beside, pool="small", every=10 * SECOND))
     hold(world)
     restart(world, 15 * SECOND)
     world.pass_time(100 * SECOND)
@@ -474,7 +475,8 @@ def test_absence_ends_where_it_does(world: World) -> None:
 
 def test_lost_records_end_where_they_do(world: World) -> None:
     """P1: what was due after the ledger's newest records were lost is not lost with them."""
-    submit(world, new_task(world, pool="small", every=10 * SECOND))
+    beside = replace(PLAIN, overlap=Overlap.ALLOW)
+    submit(world, new_task(world, beside, pool="small", every=10 * SECOND))
     hold(world)
     world.kill_daemon()
     world.ledger._gap = Gap(world.clock.now() + 12 * SECOND, 1, "boot1")
