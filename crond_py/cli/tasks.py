@@ -79,7 +79,8 @@ def command(
         query = TaskQuery(None if every_one else True, by, number or None)
         rows = list(listing.rows(query)) if listing is not None else []
         left = listing.open - len(rows) if listing is not None and by is None else 0
-    note_if_unwatched(places, [row.run for row in rows if row.run is not None])
+    shown_runs = [row.run for row in rows if row.run is not None]
+    note_if_unwatched(places, shown_runs, has_to_come=any(row.is_to_come for row in rows))
     if as_json:
         say.out_json([_record(row) for row in rows])
     elif rows:
@@ -97,6 +98,11 @@ class _Row:
     task: StoredTask
     state: str
     run: Run | None = None
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether it is due again, or was due and has not begun."""
+        return self.task.ended_at is None
 
 
 class _Listing:
@@ -186,7 +192,7 @@ def _show_one(listing: _Listing | None, number: int, places: Places, *, as_json:
     if listing is None:
         raise UnknownNameError(f"there is no task {number}")
     row, runs = listing.one(number)
-    note_if_unwatched(places, runs)
+    note_if_unwatched(places, runs, has_to_come=row.is_to_come)
     if as_json:
         say.out_json({**_record(row), "runs": [run_record(run) for run in runs]})
         return

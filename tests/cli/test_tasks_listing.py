@@ -92,6 +92,20 @@ def test_open_tasks_are_listed_those_that_run_first(env: dict[str, str]) -> None
     assert done.stderr.count("\n") == 1
 
 
+UNSTARTED = "nothing that is to come starts until one is"
+
+
+def test_that_nobody_starts_what_is_to_come_is_said(env: dict[str, str]) -> None:
+    """Once, of the list and of one task, also where nothing runs; of what has ended it is not."""
+    alone = f"pycron: no daemon is running: {UNSTARTED}\n"
+    assert pycron("tasks", "3", env=env).stderr == alone
+    assert pycron("tasks", "--json", "--by", "alice", env=env).stderr == alone
+    both = pycron("tasks", env=env).stderr
+    assert both.endswith(f"became of it; {UNSTARTED}\n")
+    assert pycron("tasks", "1", env=env).stderr == ""
+    assert UNSTARTED not in pycron("tasks", "2", env=env).stderr
+
+
 def test_all_are_listed_newest_first(env: dict[str, str]) -> None:
     """With how the last run of those went that have ended; and nothing drives a terminal (P9)."""
     done = pycron("tasks", "--all", env=env)
