@@ -59,7 +59,7 @@ import crond_py
 from crond_py.clock import SystemClock, to_ns
 from crond_py.clockwatch import ClockWatch
 from crond_py.control.handlers import Handlers
-from crond_py.control.protocol import Reloaded
+from crond_py.control.protocol import Changed, Reloaded
 from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.apart import Reading, load_apart
 from crond_py.crontab.late import LateTaskJobs
@@ -409,22 +409,26 @@ class Service:
                 _forget_reading()
                 if self._stopped_ns == 0:
                     self._notifier.ready(self._summary())
-        reloaded = Reloaded(
-            added=changes.added,
-            removed=changes.removed,
-            changed=changes.changed,
-            unchanged=len(new.jobs) - len(changes.added) - len(changes.changed),
-        )
+        jobs, pools, groups = changes.jobs, changes.pools, changes.groups
         log.info(
             "crontab reloaded",
             extra=fields(
                 jobs=len(new.jobs),
-                added=",".join(reloaded.added) or None,
-                removed=",".join(reloaded.removed) or None,
-                changed=",".join(reloaded.changed) or None,
+                added=",".join(jobs.added) or None,
+                removed=",".join(jobs.removed) or None,
+                changed=",".join(jobs.changed) or None,
+                pools=",".join((*pools.added, *pools.removed, *pools.changed)) or None,
+                groups=",".join((*groups.added, *groups.removed, *groups.changed)) or None,
             ),
         )
-        return reloaded
+        return Reloaded(
+            added=jobs.added,
+            removed=jobs.removed,
+            changed=jobs.changed,
+            unchanged=len(new.jobs) - len(jobs.added) - len(jobs.changed),
+            pools=Changed(pools.added, pools.removed, pools.changed),
+            groups=Changed(groups.added, groups.removed, groups.changed),
+        )
 
     def _tell_refusal(self, error: PycronError) -> None:
         """Say why the crontab in force is still the old one, in the log and in the status."""

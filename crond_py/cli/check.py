@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -14,6 +16,7 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.absent import absent, listed
 from crond_py.cli.in_vain import in_vain
+from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
 from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
@@ -22,7 +25,7 @@ from crond_py.crontab import load_crontab
 from crond_py.crontab.faults import nearest
 from crond_py.crontab.model import AfterTrigger, AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
-from crond_py.errors import CrontabError, UsageError
+from crond_py.errors import CrontabError, PycronError, UsageError
 from crond_py.model import Missed
 from crond_py.schedule import system_timezone
 
@@ -57,6 +60,7 @@ def command(
         *_past_jobs(loaded, now),
         *_waiting_for_nobody(loaded),
         *in_vain(loaded),
+        *_tasks_without_a_pool(loaded, path),
     ]
     if as_json:
         say.out_json(_record(loaded, warnings))
@@ -146,6 +150,29 @@ def _waiting_for_nobody(crontab: CrontabModel) -> list[str]:
         for name in job.trigger.conditions
         if not crontab.jobs[name].enabled
     ]
+
+
+def _tasks_without_a_pool(crontab: CrontabModel, path: Path) -> Iterator[str]:
+    """Tell of stored tasks that would wait for a pool which the crontab does not have.
+
+    Only of the usual crontab it is known in which ledger its tasks are.
+    """
+    held: Counter[str] = Counter()
+    try:
+        places = places_of(None, None)
+        if places.crontab != path:
+            return
+        with reading(places) as ledger:
+            for lane, stock in ledger.lanes().items() if ledger is not None else ():
+                if lane.pool not in crontab.pools:
+                    held[lane.pool] += stock.open
+    except PycronError:
+        return  # nobody can say
+    for pool, number in held.items():
+        yield (
+            f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
+            f"add [pools.{pool}] with workers, or cancel them"
+        )
 
 
 def _fate(job: Job, age: timedelta) -> str:

@@ -169,13 +169,27 @@ class WaitedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """Names of pools or groups that a new crontab has added, removed and changed."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a new crontab has changed: names of jobs, and how many are as they were."""
+    """What a new crontab has changed: names of jobs, and how many are as they were.
+
+    ``pools`` and ``groups``: the same of these.
+    """
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     unchanged: int = 0
+    pools: Changed = Changed()
+    groups: Changed = Changed()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -36,15 +36,27 @@ _known: Final[dict[_Rules, dict[Trigger, str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class CrontabDiff:
-    """The names of jobs that one crontab has and another has not, or has otherwise."""
+class TableDiff:
+    """The names of what one table has and another has not, or has otherwise."""
 
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class CrontabDiff:
+    """What differs between the tables of two crontabs."""
+
+    jobs: TableDiff = TableDiff()
+    pools: TableDiff = TableDiff()
+    groups: TableDiff = TableDiff()
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.pools or self.groups)
 
 
 def fingerprint(job: Job) -> str:
@@ -147,9 +159,15 @@ def diff_crontabs(old: Crontab, new: Crontab) -> CrontabDiff:
     Where in a file a job stands does not count.
     """
     return CrontabDiff(
-        added=tuple(name for name in new.jobs if name not in old.jobs),
-        removed=tuple(name for name in old.jobs if name not in new.jobs),
-        changed=tuple(
-            name for name, job in new.jobs.items() if name in old.jobs and old.jobs[name] != job
-        ),
+        jobs=_diff_tables(old.jobs, new.jobs),
+        pools=_diff_tables(old.pools, new.pools),
+        groups=_diff_tables(old.groups, new.groups),
+    )
+
+
+def _diff_tables(old: Mapping[str, object], new: Mapping[str, object]) -> TableDiff:
+    return TableDiff(
+        added=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+        changed=tuple(name for name, entry in new.items() if name in old and old[name] != entry),
     )

@@ -341,7 +341,35 @@ def test_reload_says_what_has_changed(env: dict[str, str], tmp_path: Path) -> No
         "removed": [],
         "changed": [],
         "unchanged": 6,
+        "pools": {"added": [], "removed": [], "changed": []},
+        "groups": {"added": [], "removed": [], "changed": []},
     }
+
+
+def test_reload_says_what_has_changed_of_pools_and_groups(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """And that stored tasks wait for a pool that is gone, which ``check`` has told before."""
+    path, good = tmp_path / "crontab.toml", (tmp_path / "crontab.toml").read_text()
+    path.write_text(f"{good}[pools.b]\nworkers = 1\n[groups.g]\nweight = 2\n")
+    assert pycron("reload", env=env).stdout == "pools added: b\ngroups added: g\n"
+    in_place("in", "1h", "--pool", "b", "--", "true", env=env)
+    path.write_text(good.replace("workers = 1", "workers = 2\nlag_warning = '5s'"))
+    waits = (
+        "submitted tasks (1) wait for the pool b, which is not in the crontab; "
+        "add [pools.b] with workers, or cancel them\n"
+    )
+    assert pycron("check", env=env).stderr == f"pycron: warning: {waits}"
+    done = pycron("reload", env=env)
+    assert done.stdout.splitlines() == [
+        "pools removed: b",
+        "pools changed: small",
+        "groups removed: g",
+    ]
+    assert done.stderr == f"pycron: trouble: {waits}"
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text())
+    assert pycron("check", str(other), env=env).stderr == ""
 
 
 def test_a_bad_crontab_is_not_taken(env: dict[str, str], tmp_path: Path) -> None:

@@ -18,11 +18,18 @@ from crond_py.crontab.model import (
     Crontab,
     CronTrigger,
     EveryTrigger,
+    Group,
     Job,
     Pool,
     StartupTrigger,
 )
-from crond_py.crontab.summary import CrontabDiff, describe_trigger, diff_crontabs, fingerprint
+from crond_py.crontab.summary import (
+    CrontabDiff,
+    TableDiff,
+    describe_trigger,
+    diff_crontabs,
+    fingerprint,
+)
 from crond_py.model import Align, DstFold, DstGap, EveryMode, Missed, Overlap, Retry
 
 CRON = Job("a", CronTrigger(("30 2 * * *",)), "true", timezone="Europe/Berlin")
@@ -196,6 +203,25 @@ def test_differences() -> None:
     old = crontab(a, b, replace(c, **env))
     new = crontab(d, replace(c, env=MappingProxyType({"X": "2"})), replace(a, source="y:7"))
     diff = diff_crontabs(old, new)
-    assert diff == CrontabDiff(added=("d",), removed=("b",), changed=("c",))
+    assert diff == CrontabDiff(TableDiff(added=("d",), removed=("b",), changed=("c",)))
     assert diff
     assert not diff_crontabs(old, crontab(a, b, replace(c, **env)))
+
+
+def test_differences_of_pools_and_groups() -> None:
+    """They are changes, too, whatever becomes of the jobs."""
+    old = replace(
+        crontab(CRON),
+        pools={"default": Pool("default"), "a": Pool("a", 1), "b": Pool("b", 2)},
+        groups={"x": Group("x"), "y": Group("y")},
+    )
+    new = replace(
+        old,
+        pools={"default": Pool("default", 4), "a": Pool("a", 1), "c": Pool("c", 2)},
+        groups={"x": Group("x", weight=2.0), "y": Group("y", max_running=1)},
+    )
+    diff = diff_crontabs(old, new)
+    assert diff
+    assert diff.pools == TableDiff(added=("c",), removed=("b",), changed=("default",))
+    assert diff.groups == TableDiff(changed=("x", "y"))
+    assert not diff.jobs
