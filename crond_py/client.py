@@ -155,7 +155,8 @@ class Client:
 
         ``key`` is a name of your own: a task that was submitted with it before, by the same user,
         is what is returned, and no other is made. Like that a submission can be repeated after a
-        failure. The other ``keys`` are those of a job; what they do not say is as in [defaults].
+        failure. The other ``keys`` are those of a job; what they do not say is as in [defaults],
+        and without ``cwd`` it runs at home, not where this program does.
 
         Raises TaskRefusedError with all faults where something in it is not good, and ScheduleError
         for a datetime without a time zone.

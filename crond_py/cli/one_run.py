@@ -42,17 +42,22 @@ def _lines(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _lag_text(lag: Lag) -> str:
-    """Return by how much, and what was waited for, the longest first."""
+    """Return by how much, and what was waited for, the longest first.
+
+    What it waited for jobs that it follows makes it no later, and is told behind that.
+    """
     parts = {
         "pycron": lag.dispatch,
         "an earlier run": lag.overlap,
         "a slot": lag.pool,
         "the system": lag.spawn,
-        "jobs that it follows": lag.dependency,
     }
     waited = sorted(((span, name) for name, span in parts.items() if span), reverse=True)
     text = ", ".join(f"{span_text(span)} for {name}" for span, name in waited)
-    return f"{span_text(lag.own)}" + (f"; waited {text}" if text else "")
+    late = f"{span_text(lag.own)}" + (f"; waited {text}" if text else "")
+    if not lag.dependency:
+        return late
+    return f"{late}; not counted: {span_text(lag.dependency)} for jobs that it follows"
 
 
 def _attempt(attempt: Attempt) -> Iterator[tuple[str, str]]:

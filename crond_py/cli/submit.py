@@ -71,8 +71,9 @@ def command(
     "every": {"command": ["backup", "--all"], "in": "10m", "key": "b-1"}. Lines are stored some
     hundred at a time, or when no more come for a moment. If one is refused nothing more is stored;
     what was stored before stays, and the faults of the file are told, the first hundred of them one
-    by one. With keys it can then be submitted again. With --json each stored task is printed as
-    JSON on a line of its own. --check asks the daemon, too: by its crontab a task is good or not.
+    by one. With keys it can then be submitted again. Other than those of pycron at, the tasks run
+    at home unless they have "cwd". With --json each stored task is printed as JSON on a line of its
+    own. --check asks the daemon, too: by its crontab a task is good or not.
     """
     submission = _Submission(places_of(crontab, state_dir), file, as_json=as_json)
     submission.is_storing = not only_check

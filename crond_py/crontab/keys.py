@@ -115,7 +115,7 @@ _SUPPORTED_JOB_KEYS: Final = (
     _job("timezone", Zone(), "The IANA time zone of schedule, at and align."),
     _job("enabled", Flag(), "Whether the job is ever due."),
     _job("description", Text(1000), "What the job is for."),
-    _job("tags", Words("words"), "Labels to choose jobs by."),
+    _job("tags", Words("words"), "Labels, which list --json shows to other programs."),
     _job("hosts", Words("host names"), "The hosts on which the job is enabled."),
     Key(
         "every_mode",

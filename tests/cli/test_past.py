@@ -17,7 +17,7 @@ from crond_py.cli.jobs import doing
 from crond_py.clock import SystemClock
 from crond_py.control.protocol import JobView
 from crond_py.ledger.sqlite import SqliteLedger
-from crond_py.model import Attempt, Cause, Cursor, Exit, Outcome, State
+from crond_py.model import Attempt, Cause, Cursor, Exit, Lag, Outcome, State
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun
 from crond_py.runner.output import output_path
 from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron, without_colour
@@ -547,6 +547,26 @@ def test_history_of_one_run(env: dict[str, str]) -> None:
     assert "signal 9 (SIGKILL)" in shown
     (record,) = json.loads(pycron("history", "2", "--json", env=env).stdout)
     assert (record["run"], len(record["attempts"])) == (2, 2)
+
+
+def test_what_is_waited_for_other_jobs_makes_no_run_late(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """It is told beside, in words; for programs the rest of the parts is what it was late by."""
+    spans = {"dispatch": 2, "dependency": 3012, "overlap": 0, "pool": 40, "spawn": 1}
+    lag = Lag(**{name: timedelta(milliseconds=span) for name, span in spans.items()})
+    begun = Attempt(1, begun_at=minutes(800), pid=45, started_at=minutes(800.1), lag=lag)
+    follower = Claim(
+        "report", 0, minutes(800), Cause.UPSTREAM, State.RUNNING, minutes(800), attempt=begun
+    )
+    write_runs(tmp_path / "state", follower)
+    assert (
+        "  late       43ms; waited 40ms for a slot, 2ms for pycron, 1ms for the system;"
+        " not counted: 3.0s for jobs that it follows"
+    ) in pycron("history", "6", env=env).stdout.splitlines()
+    (row,) = json.loads(pycron("history", "6", "--json", env=env).stdout)
+    parts = row["lag"]
+    assert row["late_seconds"] == pytest.approx(sum(parts.values()) - parts["dependency"])
 
 
 def test_a_stretch_is_shown_as_one(env: dict[str, str]) -> None:

@@ -107,6 +107,17 @@ def test_the_quickstart_has_something_of_everything() -> None:
     assert jobs["rest"].trigger.mode is EveryMode.FIXED_DELAY  # type: ignore[union-attr]  # has every
 
 
+def test_the_pools_show_every_way_to_get_a_slot() -> None:
+    """A bound, a priority, a share and a ceiling, each used by a job."""
+    crontab = load_crontab(EXAMPLES / "pools.toml")
+    jobs = crontab.jobs.values()
+    assert {job.pool for job in jobs} == {*crontab.pools} > {"default"}
+    assert {job.group for job in jobs} == {*crontab.groups, None}
+    assert any(job.priority for job in jobs)
+    assert any(group.weight != 1 for group in crontab.groups.values())
+    assert any(group.max_running for group in crontab.groups.values())
+
+
 TASKS = (EXAMPLES / "tasks.jsonl").read_text(encoding="utf-8").splitlines()
 
 
