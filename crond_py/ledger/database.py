@@ -110,6 +110,9 @@ def _translate(error: sqlite3.Error, path: Path) -> LedgerError:
     return LedgerError(f"the ledger {path} {words} ({error.sqlite_errorname})")
 
 
+_ANOTHERS = "it is another user's; you may not read it"
+
+
 def is_passing(error: LedgerError) -> bool:
     """Whether somebody else's lock or a lack of room is what keeps a ledger from being written."""
     code = getattr(error.__cause__, "sqlite_errorcode", None)
@@ -128,16 +131,21 @@ def damaged(path: Path, how: str) -> LedgerCorruptError:
 
 def _why_not_opened(path: Path) -> str:
     try:
-        mode = path.stat().st_mode
+        status = path.stat()
     except FileNotFoundError:
         return "there is no such file; run pycron with this state directory first"
+    except PermissionError:
+        return _ANOTHERS
     except OSError as error:
-        return f"{error.strerror}; give this user the right to use its directory"
-    if not stat.S_ISREG(mode):
+        return f"{error.strerror}; look at its directory, or use another --state-dir"
+    if not stat.S_ISREG(status.st_mode):
         return "it is not a file; move it aside, or use another --state-dir"
+    is_own = status.st_uid == os.geteuid()
+    if not is_own and not os.access(path, os.R_OK, effective_ids=True):
+        return _ANOTHERS
     return (
-        "no permission, or too many open files; give this user the right to read it and to "
-        "use its directory"
+        "no permission, or too many open files; its owner must have the right to read and write it "
+        "and to use its directory"
     )
 
 
