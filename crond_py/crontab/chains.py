@@ -18,6 +18,8 @@ Refuse = Callable[[str, tuple[str | int, ...], str, str], None]
 """Enters a fault of a job: its name, the path of the key below it, the message, the way out."""
 
 
+_MISSED_KEYS = ("missed", "missed_within", "missed_limit")
+
 _MOST_CIRCLES = 20
 """How many circles are told at once; to find each of them takes a look at all jobs."""
 
@@ -80,17 +82,32 @@ def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refus
                 name,
                 ("after",),
                 f"follows from {quoted(first)} and {quoted(second)}, whose cycles differ",
-                "let both follow from one job, or give them one schedule and the same missed keys",
+                _way_out(jobs[first], jobs[second]),
             )
             mine = dict(list(mine.items())[:1])
         heads[name] = mine
 
 
-def _times_of(job: Job) -> str:
-    """Return what is the same for jobs that are due at the same instants, and miss the same.
+def _way_out(first: Job, second: Job) -> str:
+    """Say what would give two heads the same cycles; name the keys where these alone differ."""
+    if not _has_own_times(first) and fingerprint(first) == fingerprint(second):
+        differing = [key for key in _MISSED_KEYS if getattr(first, key) != getattr(second, key)]
+        return f"give both the same {' and '.join(differing)}"
+    return (
+        "let both follow from one job, or give them an equal schedule (or at, or every with align)"
+        " without H and jitter, and the same missed keys"
+    )
 
-    What depends on the job's name (H, jitter), or on when it was first seen, is its own.
-    """
+
+def _times_of(job: Job) -> str:
+    """Return what is the same for jobs that are due at the same instants, and miss the same."""
+    if _has_own_times(job):
+        return f"job {job.name}"
+    return " ".join([fingerprint(job), *(str(getattr(job, key)) for key in _MISSED_KEYS)])
+
+
+def _has_own_times(job: Job) -> bool:
+    """Tell whether times depend on the job's name (H, jitter), or on when it was first seen."""
     match job.trigger:
         case CronTrigger(expressions):
             is_own = any(map(has_hash, expressions))
@@ -100,6 +117,4 @@ def _times_of(job: Job) -> str:
             is_own = False
         case _:
             is_own = True
-    if is_own or job.jitter is not None:
-        return f"job {job.name}"
-    return f"{fingerprint(job)} {job.missed} {job.missed_within} {job.missed_limit}"
+    return is_own or job.jitter is not None
