@@ -71,7 +71,9 @@ def command(
 ) -> None:  # fmt: skip
     """Show what became of each due instant, or all of one run.
 
-    The newest comes first. Instants are shown in the zone of this machine. A row may stand for a
+    The newest comes first. Instants are shown in the zone of this machine. LATE is how late that
+    run started, without what it waited for jobs that it follows; TOOK is the time of all its
+    attempts, and TRIES their number. A row may stand for a
     stretch of missed occurrences; it then tells how many they are and when the last was due.
     What is still to come, such as a task that was cancelled before its time, is shown of a job or
     task that is named, or with --until.

@@ -26,6 +26,9 @@ def command(
 ) -> None:
     """Show what the daemon is doing, and what troubles it.
 
+    SINCE is for how long a run has been in its state, or when it is tried again. Of a pool OLDEST
+    is how long the run has waited that waits longest, LATE how late the newest run started, and
+    P50, P99 and MAX the median, the 99th percentile and the largest of that, of the newest 1000.
     The exit code is 3 if no daemon is running.
     """
     status = call(places_of(crontab, state_dir).socket, GetStatus())

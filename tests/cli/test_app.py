@@ -50,6 +50,19 @@ def test_every_command_has_a_help_with_examples(command: str, env: dict[str, str
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("status", "LATE how late the newest run started"),
+        ("list", "LATE is the median"),
+        ("history", "LATE is how late that run started"),
+    ],
+)
+def test_what_late_is_of_is_said(command: str, words: str, env: dict[str, str]) -> None:
+    """Each of the three tables that have the column has it of something else."""
+    assert words in " ".join(in_place(command, "--help", env=env).stdout.split())
+
+
 def test_no_command_is_a_usage_error_with_the_help(env: dict[str, str]) -> None:
     """The exit code is 2, the help is on standard error, and standard output is empty."""
     done = pycron(env=env, check=2)
