@@ -7,24 +7,23 @@ from signal import Signals
 
 from crond_py.cli import say
 from crond_py.cli.records import standing, took
+from crond_py.cli.render import show_facts
 from crond_py.cli.times import local_text, span_text
 from crond_py.model import Attempt, Exit, Lag, Run
 from crond_py.printable import printable_line
 
-_WIDTH = 10
 _UNITS = ("B", "K", "M", "G", "T")
 _KIB = 1024
 
 
 def show_run(run: Run) -> None:
     """Write all that the ledger has of a run to standard output."""
-    say.out(f"run {run.id} of {printable_line(run.job)}: {standing(run).replace('_', ' ')}")
-    for name, text in [*_lines(run), *(line for a in run.attempts for line in _attempt(a))]:
-        say.out(f"  {name:<{_WIDTH}} {text}")
+    say.out(f"run {run.id} of {printable_line(run.job)}: {standing(run)}")
+    show_facts([*_lines(run), *(line for a in run.attempts for line in _attempt(a))])
 
 
 def _lines(run: Run) -> Iterator[tuple[str, str]]:
-    yield "due", f"{local_text(run.due)} ({run.cause.value.replace('_', ' ')})"
+    yield "due", f"{local_text(run.due)} ({run.cause.value})"
     if run.last_due is not None:
         yield "stands for", f"{run.count} occurrences until {local_text(run.last_due)}"
     yield "claimed", local_text(run.claimed_at)
@@ -38,7 +37,7 @@ def _lines(run: Run) -> Iterator[tuple[str, str]]:
     if len(run.attempts) > 1 and (span := took(run)) is not None:
         yield "took", f"{span_text(span)} in all attempts together"
     if run.reason:
-        yield "reason", printable_line(run.reason)
+        yield "reason", run.reason
 
 
 def _lag_text(lag: Lag) -> str:
@@ -61,7 +60,7 @@ def _lag_text(lag: Lag) -> str:
 
 
 def _attempt(attempt: Attempt) -> Iterator[tuple[str, str]]:
-    ended = attempt.outcome.value.replace("_", " ") if attempt.outcome else "going on"
+    ended = attempt.outcome.value if attempt.outcome else "going on"
     yield f"attempt {attempt.number}", ", ".join([ended, *_exit_texts(attempt.exit)])
     if attempt.started_at is not None:
         text = local_text(attempt.started_at)
@@ -69,10 +68,10 @@ def _attempt(attempt: Attempt) -> Iterator[tuple[str, str]]:
             text += f", took {span_text(attempt.finished_at - attempt.started_at)}"
         yield "  started", text + (f", process {attempt.pid}" if attempt.pid else "")
     if attempt.reason:
-        yield "  reason", printable_line(attempt.reason)
+        yield "  reason", attempt.reason
     could_not_start = attempt.outcome is not None and attempt.started_at is None
     if attempt.output and not could_not_start:
-        yield "  output", printable_line(attempt.output)
+        yield "  output", attempt.output
 
 
 def _exit_texts(exit_: Exit | None) -> Iterator[str]:

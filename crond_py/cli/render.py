@@ -9,9 +9,11 @@ a job or an instant is ever cut. No cell is trusted: control characters come out
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Final
 
 from crond_py.cli import say
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _GAP: Final = "  "
 _INDENT: Final = 4
+_NAME_WIDTH: Final = 10
 
 STYLES: Final = {
     "succeeded": "green",
@@ -98,6 +101,24 @@ def show(table: Table) -> None:
         _show_on_terminal(table)
     else:
         _show_plainly(table)
+
+
+def show_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Write names and what each is the name of; a terminal gets long text wrapped beside it."""
+    lines = [(name, printable_line(text)) for name, text in facts]
+    width = max([_NAME_WIDTH, *(len(name) for name, _ in lines)])
+    for name, text in lines:
+        line = f"{_GAP}{name:<{width}} {text}"
+        say.out(_wrapped(line, len(_GAP) + width + 1) if is_terminal() else line)
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """Return a line as several that fit the window, all but the first of them indented."""
+    room = max(shutil.get_terminal_size().columns, 2 * indent)
+    wrapper = TextWrapper(
+        room, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(wrapper.wrap(line))
 
 
 def _show_plainly(table: Table) -> None:

@@ -17,7 +17,7 @@ from crond_py.cli.ledgers import reading
 from crond_py.cli.names import task_id
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.cli.records import run_record, standing
-from crond_py.cli.render import Cell, Column, Table, show
+from crond_py.cli.render import Cell, Column, Table, show, show_facts
 from crond_py.cli.times import brief_text, local_text, relative_text
 from crond_py.cli.unwatched import note_if_unwatched
 from crond_py.client import StoredTask, all_tasks, steady_offset, stored_task
@@ -28,7 +28,6 @@ from crond_py.errors import UnknownNameError, UsageError
 from crond_py.model import Run, Task, task_id_of
 from crond_py.places import Places
 from crond_py.ports import LedgerReader, RunQuery, TaskQuery
-from crond_py.printable import printable_line
 from crond_py.schedule import format_duration
 
 EXAMPLES = ("pycron tasks", "pycron tasks 17", "pycron tasks --all --by alice")
@@ -86,7 +85,7 @@ def command(
     elif rows:
         show(_table(rows, SystemClock().now()))
         if not every_one and left > 0:
-            say.note(f"{left} more are to come; -n 0 shows all")
+            say.note(f"{left} more {'is' if left == 1 else 'are'} to come; -n 0 shows all")
     else:
         say.note("no tasks" if every_one else "no tasks are to come")
 
@@ -173,7 +172,7 @@ def _table(rows: list[_Row], now: datetime) -> Table:
         table.add(
             task.job,
             Cell(local_text(task.due), brief_text(task.due, now)),
-            relative_text(task.due, now).removeprefix("in "),
+            _distance(task, now).removeprefix("in "),
             format_duration(task.every) if task.every is not None else "",
             row.state,
             task.submitted_by,
@@ -181,6 +180,12 @@ def _table(rows: list[_Row], now: datetime) -> Table:
             _command(task.settings),
         )
     return table
+
+
+def _distance(task: StoredTask, now: datetime) -> str:
+    """Return how far its due instant is, or nothing where it ended before that."""
+    comes = task.ended_at is None or task.due <= now
+    return relative_text(task.due, now) if comes else ""
 
 
 def _command(settings: Mapping[str, Any]) -> str:
@@ -197,9 +202,8 @@ def _show_one(listing: _Listing | None, number: int, places: Places, *, as_json:
         say.out_json({**_record(row), "runs": [run_record(run) for run in runs]})
         return
     now = SystemClock().now()
-    say.out(f"{row.task.job}: {row.state.replace('_', ' ')}")
-    for name, text in _lines(row.task, now):
-        say.out(f"  {name:<10} {printable_line(text)}")
+    say.out(f"{row.task.job}: {row.state}")
+    show_facts(_lines(row.task, now))
     if runs:
         say.out("")
         show(runs_table(runs, now))
@@ -207,7 +211,8 @@ def _show_one(listing: _Listing | None, number: int, places: Places, *, as_json:
 
 def _lines(task: StoredTask, now: datetime) -> Iterator[tuple[str, str]]:
     was = "was due" if task.ended_at is not None else "due"
-    yield was, f"{local_text(task.due)} ({relative_text(task.due, now)})"
+    distance = _distance(task, now)
+    yield was, f"{local_text(task.due)} ({distance})" if distance else local_text(task.due)
     if task.every is not None:
         yield "every", format_duration(task.every)
     yield "submitted", f"{local_text(task.submitted_at)} by {task.submitted_by}"

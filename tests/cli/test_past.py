@@ -541,7 +541,7 @@ def test_history_of_one_run(env: dict[str, str]) -> None:
     """All that is known of a run is shown: its reason, and each attempt with its end."""
     shown = pycron("history", "2", env=env).stdout
     assert shown.startswith("run 2 of report: failed\n")
-    assert "  due        2026-03-01 12:10:00+00:00 (catch up)\n" in shown
+    assert "  due        2026-03-01 12:10:00+00:00 (catch_up)\n" in shown
     assert shown.count("  attempt ") == 2
     assert "  took       2m in all attempts together\n" in shown
     assert "signal 9 (SIGKILL)" in shown

@@ -122,7 +122,7 @@ def test_a_part_says_how_many_more_there_are(env: dict[str, str]) -> None:
     """And -n 0 is all."""
     done = pycron("tasks", "-n", "2", env=env)
     assert [row[0] for row in cells(done.stdout)] == ["task:2", "task:4"]
-    assert done.stderr.splitlines()[-1] == "pycron: 1 more are to come; -n 0 shows all"
+    assert done.stderr.splitlines()[-1] == "pycron: 1 more is to come; -n 0 shows all"
     assert len(cells(pycron("tasks", "-n", "0", env=env).stdout)) == 3
 
 
@@ -153,6 +153,31 @@ def test_one_is_shown_in_full(env: dict[str, str]) -> None:
     assert lines[1].startswith("  was due    2026-03-01 12:00:00+00:00 (")
     assert "  key        first" in lines
     assert lines[-1].split()[1] == "task:1"
+
+
+def test_what_was_cancelled_before_its_time_has_no_distance(env: dict[str, str]) -> None:
+    """Its instant does not come, so it is not told how far that is."""
+    lines = pycron("tasks", "5", env=env).stdout.splitlines()
+    assert lines[:2] == ["task:5: cancelled", "  was due    2126-03-01 12:00:00+00:00"]
+    row = pycron("tasks", "--all", "-n", "1", env=env).stdout.splitlines()[1].split()
+    assert row[:4] == ["task:5", "2126-03-01", "12:00:00+00:00", "cancelled"]
+
+
+def test_one_is_wrapped_beside_its_names(env: dict[str, str]) -> None:
+    """The longest name decides where texts begin; a pipe has each on one line."""
+    command = "echo " + "word " * 30 + "end"
+    with closing(SqliteLedger.open(ledger_file(Path(env["PYCRON_STATE_DIR"])), now=T)) as ledger:
+        definition = json.dumps({"command": command, "description": "a description of it"})
+        ledger.submit([NewTask(WALL, FAR, definition, "bob")], T)
+    whole = pycron("tasks", "6", env=env).stdout.splitlines()
+    assert f"  command     {command}" in whole
+    assert "  description a description of it" in whole
+    shown = without_colour(on_terminal("tasks", "6", env=env, columns=60)).splitlines()
+    shown = shown[shown.index("task:6: pending") :]
+    assert max(map(len, shown)) <= 60
+    begin = next(index for index, line in enumerate(shown) if line.startswith("  command "))
+    below = shown[begin + 1 : begin + 3]
+    assert all(line.startswith(f"{' ' * 14}word ") for line in below)
 
 
 def test_json_has_all_of_it(env: dict[str, str]) -> None:
