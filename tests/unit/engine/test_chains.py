@@ -145,47 +145,6 @@ def test_a_retry_is_waited_for(machine_with: MachineWith) -> None:
     assert outcomes(world, "head") == outcomes(world, "next") == ["succeeded"]
 
 
-@pytest.mark.parametrize("who", ["head", "left", "right"])
-def test_a_cancel_in_each_place(machine_with: MachineWith, who: str) -> None:
-    """P1: what waits for a cancelled run is skipped, and the rest of the cycle is accounted for."""
-    world = machine_with(*DIAMOND, lasts=10 * MINUTE)
-    to_the_hour(world)
-    if who != "head":
-        world.pass_time(10 * MINUTE)
-    ask(world, "cancel", who)
-    world.pass_time(30 * MINUTE)
-    assert outcomes(world, who) == ["cancelled"]
-    assert outcomes(world, "end") == ["skipped"]
-    (run,) = rows(world, "end")
-    assert run.reason.startswith("upstream_failed: ")
-
-
-@pytest.mark.parametrize("reboots", [False, True])
-@pytest.mark.parametrize("minutes", [1, 11, 21, 31])
-def test_a_crash_in_each_place(machine_with: MachineWith, *, minutes: int, reboots: bool) -> None:
-    """P1, P2: wherever in a diamond the crash comes, every job has one outcome for the cycle."""
-    world = machine_with(*(replace(job, on_crash=OnCrash.RERUN) for job in DIAMOND))
-    behave(
-        world,
-        head=Behaviour(lasts=(10 * MINUTE,)),
-        left=Behaviour(lasts=(5 * MINUTE,)),
-        right=Behaviour(lasts=(10 * MINUTE,)),
-        end=Behaviour(lasts=(5 * MINUTE,)),
-    )
-    to_the_hour(world, minutes * MINUTE)
-    world.kill_daemon()
-    if reboots:
-        world.machine.reboot()
-    world.boot_daemon()
-    world.pass_time(HOUR - minutes * MINUTE - MINUTE)
-    for job in DIAMOND:
-        (run,) = rows(world, job.name)
-        assert run.outcome is not None
-        # Adopted processes end with an exit that nobody can tell, and what follows is skipped.
-        allowed = {"succeeded"} if reboots else {"succeeded", "lost", "skipped"}
-        assert str(run.outcome) in allowed
-
-
 def test_a_join_remembers_across_a_restart(machine_with: MachineWith) -> None:
     """P1: one side had its outcome before the restart, the other has it after."""
     world = machine_with(*(replace(job, on_crash=OnCrash.RERUN) for job in DIAMOND))
