@@ -93,7 +93,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--table", type=Path, metavar="FILE", help="make the table again, no more")
     parser.add_argument("--kinds", metavar="KINDS", help=f"of bursts: {','.join(on_time.KINDS)}")
     parser.add_argument("--jobs", metavar="COUNTS", help="of crontabs that are loaded")
-    parser.add_argument("--stored", type=int, metavar="COUNT", help="of tasks, at any length")
+    parser.add_argument(
+        "--stored",
+        type=int,
+        metavar="COUNT",
+        help="of tasks, and of a crowd, at any length",
+    )
     parser.add_argument("--rounds", type=int, help="of bursts")
     parser.add_argument("--slot", type=int, metavar="SECONDS", help="that a burst has to itself")
     parser.add_argument("--seconds", type=int, help="of lone starts, or idle")
@@ -107,6 +112,7 @@ def extent_of(options: argparse.Namespace) -> plan.Extent:
         "loads": options.jobs and tuple(map(int, options.jobs.split(","))),
         "stored": options.stored,
         "stored_within_s": options.stored and inf,
+        "crowd": options.stored,
         "rounds": options.rounds,
         "slot_s": options.slot,
         "seconds": options.seconds,

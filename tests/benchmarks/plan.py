@@ -13,6 +13,7 @@ from itertools import zip_longest
 
 from tests.benchmarks import on_time
 from tests.benchmarks.commands import measure_commands
+from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.jobs import Way
 from tests.benchmarks.lanes import Cycle
 from tests.benchmarks.memory import measure_idle, measure_load, measure_running
@@ -20,11 +21,11 @@ from tests.benchmarks.moments import MINUTE_S
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.stage import Stage
-from tests.benchmarks.stored import measure_stored
+from tests.benchmarks.stored import measure_claims, measure_stored
 
-MEASURES = ("late", "burst", "idle", "running", "load", "commands", "stored")
+MEASURES = ("late", "burst", "idle", "running", "load", "commands", "stored", "crowd")
 
-STARTS_JOBS = {"late", "burst", "running", "stored"}
+STARTS_JOBS = {"late", "burst", "running", "stored", "crowd"}
 """Those of them that jobs are started in."""
 
 BESIDE_OTHERS = {"late", "idle", "running", "load"}
@@ -33,6 +34,8 @@ BESIDE_OTHERS = {"late", "idle", "running", "load"}
 IDLE = (10, 1_000)
 LONE_MINUTES = 2
 RUNNING = 200
+FEW_STORED = 10_000
+CLAIMS = 40
 WITH_FIFTY = ("Debian cron", "cronie")
 """The daemons of minutes that get a burst of 50 too; each burst costs a minute."""
 
@@ -64,7 +67,9 @@ class Extent:
     """How often each command is run."""
     stored: int = 1_000_000
     """One-off tasks, or as many as are stored within a time."""
-    stored_within_s: float = 90.0
+    stored_within_s: float = 600.0
+    crowd: int = 20_000
+    """Tasks of one group that are due at once."""
 
 
 QUICK = Extent(
@@ -76,6 +81,7 @@ QUICK = Extent(
     loads=(10_000,),
     turns=5,
     stored=10_000,
+    crowd=5_000,
 )
 FULL = Extent()
 
@@ -151,6 +157,12 @@ def _bursts_on_the_minute(peers: Sequence[Peer], stage: Stage) -> list[Step]:
     ]
 
 
+def _claims(stored: int) -> tuple[int, int, int]:
+    """Return the sizes of two ledgers, and how often a hundred tasks are claimed of each."""
+    few = max(min(FEW_STORED, stored // 10), 200)
+    return few, max(stored, few), min(CLAIMS, few // 200)
+
+
 def _run_rest(wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stage: Stage) -> None:
     ours = Pycron()
     all_of_them = [ours, *peers]
@@ -161,6 +173,8 @@ def _run_rest(wanted: Sequence[str], extent: Extent, peers: Sequence[Peer], stag
         Step("idle", lambda: measure_idle(all_of_them, IDLE, extent.idle_s, stage)),
         Step("load", lambda: measure_load(all_of_them, extent.loads, stage)),
         Step("stored", lambda: measure_stored(extent.stored, extent.stored_within_s, stage)),
+        Step("stored", lambda: measure_claims(*_claims(extent.stored), stage)),
+        Step("crowd", lambda: measure_crowd(extent.crowd, stage)),
         Step("commands", lambda: measure_commands(extent.turns, stage)),
     ):
         if step.name in wanted:

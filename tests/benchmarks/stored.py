@@ -2,7 +2,8 @@
 
 The same burst of tasks is started with next to nothing stored and with all of them, so that what
 is added by their number shows. Beside the rate of storing stands that of bare inserts with sqlite3
-of as many rows with one index, as durably and as many at a time, on the same disk.
+of as many rows with one index, as durably and as many at a time, on the same disk. How long it
+takes to claim the next hundred is measured on two ledgers, with few tasks and with all, in turn.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
 from tests.benchmarks.jobs import LONG_AHEAD, far_away
 from tests.benchmarks.moments import CLOCK, monotonic_s, wait_until
 from tests.benchmarks.ours import PYCRON, Pycron, environment_of
+from tests.benchmarks.parts.tasks import filled, measure
 from tests.benchmarks.peer import Started
 from tests.benchmarks.processes import peak_kb, usage
 from tests.benchmarks.stage import Stage
@@ -42,7 +45,7 @@ class _Stored:
     seconds: float = 0.0
 
 
-def is_possible() -> bool:
+def can_submit() -> bool:
     """Return whether the program has the command."""
     command = [PYCRON, "submit", "--help"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -50,7 +53,7 @@ def is_possible() -> bool:
 
 def measure_stored(count: int, within_s: float, stage: Stage) -> None:
     """Record what ``count`` stored tasks take, or as many as are stored in ``within_s`` seconds."""
-    if not is_possible():
+    if not can_submit():
         stage.recorder.leave_out("stored", "this pycron has no command `submit`")
         return
     directory = stage.work.directory()
@@ -79,7 +82,29 @@ def measure_stored(count: int, within_s: float, stage: Stage) -> None:
         )
 
 
-def _submit(daemon: Started, tasks: Path) -> float:
+def measure_claims(few: int, many: int, rounds: int, stage: Stage) -> None:
+    """Record how long it takes to claim the next hundred of few and of many that are stored."""
+    directory = stage.work.directory()
+    ways = [filled(directory / f"{number}.db", number) for number in (few, many)]
+    try:
+        measure(ways, rounds)
+        few_s, many_s = (median(way.claims) / 1000 for way in ways)
+    finally:
+        for way in ways:
+            way.ledger.close()
+    stage.recorder.add(
+        "claims",
+        "pycron",
+        few=few,
+        many=many,
+        rounds=rounds,
+        few_s=few_s,
+        many_s=many_s,
+        ratio=many_s / few_s,
+    )
+
+
+def submit(daemon: Started, tasks: Path) -> float:
     """Hand in a file of tasks; return the seconds that it took."""
     begin = monotonic_s()
     subprocess.run(
@@ -100,7 +125,7 @@ def _burst(daemon: Started, label: str, stage: Stage) -> Lateness:
         for number in range(BURST):
             command = [str(stage.work.tick), str(daemon.stamps), f"{label}.{number}"]
             lines.write(json.dumps({"command": command, "at": due.isoformat()}) + "\n")
-    _submit(daemon, file)
+    submit(daemon, file)
     wait_until(due.timestamp())
     wait_for_stamps(daemon.stamps, {label: BURST}, due.timestamp(), STARTS_WITHIN_S)
     return Lateness.of(read_stamps(daemon.stamps)[label], [due.timestamp()], BURST)
@@ -113,7 +138,7 @@ def _store(daemon: Started, count: int, within_s: float) -> _Stored:
         number = min(FILE_OF, count - stored.count)
         with file.open("w") as lines:
             lines.writelines(_far_away(stored.count, number))
-        stored.seconds += _submit(daemon, file)
+        stored.seconds += submit(daemon, file)
         stored.count += number
     return stored
 

@@ -60,7 +60,7 @@ def beside_ours(value: Of) -> Of:
 def render(records: Iterable[Record]) -> str:
     """Return the report."""
     figures = Figures(records)
-    parts = [_machine, _starts, _kinds, _memory, _loads, _stored, _commands, _left_out]
+    parts = [_machine, _starts, _kinds, _memory, _loads, _stored, _crowd, _commands, _left_out]
     blocks = [part(figures) for part in parts]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -233,7 +233,7 @@ def _stored(figures: Figures) -> list[str]:
 
     count = of("count")
     if count is None:
-        return []
+        return _claims(figures)
     few, many = whole(of("few_per_s")), whole(of("many_per_s"))
     sizes = [mb(of(key)) for key in ("pss_kb_before", "pss_kb", "peak_kb")]
     return [
@@ -241,6 +241,37 @@ def _stored(figures: Figures) -> list[str]:
         f"stored a second: {whole(of('stored_per_s'))}; bare inserts: {whole(of('bare_per_s'))}",
         "PSS in MB: {} before, {} with them, peak RSS {}".format(*sizes),
         f"500 due at once, starts a second: {few} before, {many} with them",
+        *_claims(figures),
+    ]
+
+
+def _claims(figures: Figures) -> list[str]:
+    def of(key: str) -> Value:
+        return figures.get("claims", OURS, key)
+
+    if of("ratio") is None:
+        return []
+    sizes, times = ([of(f"{size}{unit}") for size in ("few", "many")] for unit in ("", "_s"))
+    return [
+        "ms to claim the next 100 of {} and of {}: ".format(*map(whole, sizes))
+        + "{} and {}, {} times".format(*map(ms, times), number(of("ratio")))
+    ]
+
+
+def _crowd(figures: Figures) -> list[str]:
+    def of(key: str) -> Value:
+        return figures.get("crowd", OURS, key)
+
+    count = of("count")
+    if count is None:
+        return []
+    left = whole(of("left"))
+    lone = f"{whole(of('starts'))} of {whole(of('wanted'))}"
+    return [
+        f"{whole(count)} tasks of one group due at once, 4 workers",
+        f"{lone} lone tasks of another, due from 1 s later on, in ms late:",
+        f"p50 {ms(of('p50_s'))}, most {ms(of('most_s'))}; then {left} of the crowd left",
+        f"peak RSS in MB: {mb(of('peak_kb'))}",
     ]
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import crowd as crowd_module
 from tests.benchmarks import on_time
 from tests.benchmarks.__main__ import build_programs
+from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.jobs import Seconds, due
 from tests.benchmarks.lanes import measure
 from tests.benchmarks.memory import measure_idle, measure_load
@@ -22,7 +24,7 @@ from tests.benchmarks.peer import Started, Workplace
 from tests.benchmarks.records import Recorder
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.stamps import wait_for_stamps
-from tests.benchmarks.stored import is_possible, measure_stored
+from tests.benchmarks.stored import can_submit, measure_claims, measure_stored
 from tests.support.daemon import PATIENCE_S, processes_with
 
 
@@ -74,13 +76,31 @@ def test_what_a_daemon_takes(stage: Stage) -> None:
 
 def test_stored_tasks(stage: Stage) -> None:
     """Tasks are handed in, and those that are due start, before and after."""
-    if not is_possible():
+    if not can_submit():
         pytest.skip("the program has no command `submit`")
     measure_stored(20, 60, stage)
     stored = stage.recorder.records[-1]
     assert (stored["measure"], stored["count"]) == ("stored", 20)
     assert stored["few_per_s"] > 0
     assert stored["many_per_s"] > 0
+
+
+def test_claims_of_few_and_of_many(stage: Stage) -> None:
+    """The next hundred are claimed of both ledgers; how the times compare is the figure."""
+    measure_claims(200, 400, 2, stage)
+    claims = stage.recorder.records[-1]
+    assert (claims["measure"], claims["few"], claims["many"]) == ("claims", 200, 400)
+    assert claims["ratio"] == claims["many_s"] / claims["few_s"] > 0
+
+
+def test_lone_tasks_beside_a_crowd(stage: Stage) -> None:
+    """All of the lone ones start, and how much of the crowd is left by then is told."""
+    if not can_submit():
+        pytest.skip("the program has no command `submit`")
+    measure_crowd(50, stage)
+    crowd = stage.recorder.records[-1]
+    assert (crowd["measure"], crowd["count"], crowd["starts"]) == ("crowd", 50, crowd_module.LONE)
+    assert 0 <= crowd["left"] <= 50
 
 
 def test_whoever_ends_it_ends_the_daemons(stage: Stage) -> None:

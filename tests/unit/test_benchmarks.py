@@ -222,8 +222,32 @@ RECORDS: list[Record] = [
         "few_per_s": 2_000.0,
         "many_per_s": 1_900.0,
     },
+    {
+        "measure": "claims",
+        "who": "pycron",
+        "few": 10_000,
+        "many": 1_000_000,
+        "few_s": 0.02,
+        "many_s": 0.025,
+        "ratio": 1.25,
+    },
+    {
+        "measure": "crowd",
+        "who": "pycron",
+        "count": 20_000,
+        "starts": 5,
+        "wanted": 5,
+        "p50_s": 0.012,
+        "most_s": 0.03,
+        "left": 18_000,
+        "peak_kb": 64 * 1024,
+    },
     {"measure": "left out", "who": "absent", "why": "no registry has it " * 10},
 ]
+
+
+CLAIMED = "20.0 and 25.0, 1.25 times"
+LONE = "5 of 5 lone tasks of another,"
 
 
 def row(text: str, heading: str, name: str) -> list[str]:
@@ -245,6 +269,10 @@ def row(text: str, heading: str, name: str) -> list[str]:
         ("Commands", "pycron next", "200 180"),
         ("1,000,000 stored", "stored a second:", "12,346; bare inserts: 45,679"),
         ("1,000,000 stored", "PSS in MB:", "15.0 before, 16.0 with them, peak RSS 32.0"),
+        ("stored one-off", "ms to claim the next 100 of 10,000 and of 1,000,000:", CLAIMED),
+        ("20,000 tasks of one", LONE, "due from 1 s later on, in ms late:"),
+        ("20,000 tasks of one", "p50", "12.0, most 30.0; then 18,000 of the crowd left"),
+        ("20,000 tasks of one", "peak RSS in MB:", "64.0"),
     ],
 )
 def test_the_report_has_values_and_ratios(heading: str, name: str, cells: str) -> None:

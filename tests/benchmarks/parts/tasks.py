@@ -60,7 +60,8 @@ def _milliseconds(work: Callable[[], object]) -> float:
     return (CLOCK.monotonic_ns() - begun) / 1e6
 
 
-def _filled(path: Path, number: int, *, is_same_due: bool) -> Measured:
+def filled(path: Path, number: int, *, is_same_due: bool = False) -> Measured:
+    """Make a ledger with so many tasks."""
     ledger = open_ledger(path, CLOCK)
     chance = random.Random(number)
     took_ms = 0.0
@@ -88,7 +89,8 @@ def _taken_up(task: Task) -> list[Write]:
     return [claim, SetTask(task.id, task.due, ended_at=task.due)]
 
 
-def _measure(ways: list[Measured], rounds: int) -> None:
+def measure(ways: list[Measured], rounds: int) -> None:
+    """Claim from each of the ledgers in turn, a hundred tasks each round."""
     for _ in range(rounds):
         for way in ways:
             way.claims.append(_milliseconds(lambda way=way: _claim_hundred(way.ledger)))  # type: ignore[misc]
@@ -111,10 +113,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pycron-bench-", dir=options.dir) as folder:
         ways = [
-            _filled(Path(folder, f"{name}.db"), number, is_same_due=options.same_due)
+            filled(Path(folder, f"{name}.db"), number, is_same_due=options.same_due)
             for name, number in (("few", options.few), ("many", options.many))
         ]
-        _measure(ways, options.rounds)
+        measure(ways, options.rounds)
         header = ("tasks", "handed in/s", "claim 100", "lanes", "first 100", "MB")
         sys.stdout.write(("{:>12}" * 6 + "\n").format(*header))
         for number, way in zip((options.few, options.many), ways, strict=True):
