@@ -325,6 +325,7 @@ class Cursor:
     what an interval counts from. Where the clock was set back by no more than three hours,
     occurrences from ``barrier_from`` to ``barrier_until`` were accounted for before that and do
     not come again. ``past`` is what is known of the times before larger steps, see ``clocksteps``.
+    ``absences`` are there in the cursor of tasks alone, see ``engine.attendance``.
     """
 
     job: str
@@ -337,6 +338,7 @@ class Cursor:
     barrier_until: datetime | None = None
     boot_id: str = ""
     past: PastTimes | None = None
+    absences: tuple[Absence, ...] = ()
 
 
 TASK_PREFIX = "task:"
@@ -352,6 +354,20 @@ class Scale(StrEnum):
 
     WALL = "wall"
     STEADY = "steady"
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A stretch of a scale, the first instant outside, in which nothing could start a task.
+
+    ``outcome``: ``missed``, or ``lost`` where nobody knows whether something did start it.
+    """
+
+    scale: Scale
+    after: datetime
+    until: datetime
+    why: str
+    outcome: Outcome = Outcome.MISSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Up to when tasks have been attended to: what of them was missed, and on which scale they are due.
 
 For all tasks together there is one cursor in the ledger. Whatever is due after it and before the
-daemon's start was missed; what is due before it and was not taken up merely waits for its turn. Its
-era goes up when the wall clock is set, since due instants may come again then; its anchor says how
-far the wall clock was set in all since the ledger was begun: steady instants are without that. Its
-barrier is there where the ledger has lost its newest records: what is due up to its end and was not
-taken up may have run.
+daemon's start was missed; what is due before it and was not taken up merely waits for its turn,
+unless it falls in one of the cursor's absences: each is kept as long as a task is left that was due
+then, and across restarts. Where the ledger has lost its newest records, one ends there that has no
+beginning: what was due in it and was not taken up may have run. The cursor's era goes up when the
+wall clock is set, since due instants may come again then; its anchor says how far the wall clock
+was set in all since the ledger was begun: steady instants are without that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crond_py.clock import EPOCH
-from crond_py.dataclass import dataclass
 from crond_py.engine.agenda import (
     WAS_DOWN,
     WAS_FORGOTTEN,
@@ -24,38 +24,31 @@ from crond_py.engine.agenda import (
 )
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.parts import Parts
-from crond_py.model import Cursor, Outcome, Scale
+from crond_py.model import Absence, Cursor, Outcome, Scale
 from crond_py.ports import Gap, SetCursor
 
 OLD = timedelta(seconds=1)
 """How far the cursor may be behind while other things are written."""
 
+MOST_ABSENCES = 16
+"""How many absences of a scale and an outcome are known at most.
+
+Of more the shortest is forgotten: what was due in it counts as having waited, and is run. Of those
+in which something is lost the longest has all the others in it.
+"""
+
 TASKS = "tasks:"
 """The name of the cursor; no job can be called so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """A stretch, the first instant outside, in which nothing could start a task; on one scale.
-
-    ``outcome``: ``missed``, or ``lost`` where nobody knows whether something did start it.
-    """
-
-    after: datetime
-    until: datetime
-    why: str
-    outcome: Outcome = Outcome.MISSED
-
-
 class Attendance:
-    """Keeps the cursor, and the absences of which tasks are left to be settled."""
+    """Keeps the cursor, with the absences of which tasks are left to be settled."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         now = parts.timekeeper.now()
         self._cursor = Cursor(TASKS, "tasks", 0, now, now, anchor=EPOCH)
-        self._is_stored = False
-        self._absences: dict[Scale, list[Absence]] = {scale: [] for scale in Scale}
+        self._written: Cursor | None = None
 
     @property
     def era(self) -> int:
@@ -79,18 +72,17 @@ class Attendance:
         """Take the cursor of an earlier daemon; what came due since was missed."""
         if stored is None:
             return
-        self._cursor, self._is_stored = stored, True
+        self._cursor = self._written = stored
         attended = stored.accounted_until
+        if gap is not None:
+            self._note(EPOCH, gap.until, WAS_FORGOTTEN, Outcome.LOST)
         if now < attended - AHEAD:
             # Set back while nobody was there; elapsed time goes on from now.
             self._move(now - attended, now)
-        if gap is not None:
-            self._cursor = replace(self._cursor, barrier_from=EPOCH, barrier_until=gap.until)
-        if self._cursor.barrier_until is not None:
-            self._note(EPOCH, self._cursor.barrier_until, WAS_FORGOTTEN, Outcome.LOST)
-        self._note(attended, now, WAS_DOWN)
-        if self._cursor != stored:
-            self._write(durable=True)
+        else:
+            self._note(attended, now, WAS_DOWN)
+            self._cursor = replace(self._cursor, accounted_until=max(attended, now))
+        self._write()
 
     def note_frozen(self, after: datetime, until: datetime) -> None:
         """Note that for a while nothing was started."""
@@ -98,21 +90,21 @@ class Attendance:
 
     def clock_set(self, step: timedelta, now: datetime) -> None:
         """Note that the wall clock was set by ``step`` and reads ``now``."""
-        wall = self._absences[Scale.WALL]
-        self._move(step, min(now, now - step))
+        self._move(step, now)
         if step > timedelta(0):
-            wall.append(Absence(now - step, now, WAS_SET_FORWARD))
-        else:
-            # What was missed at readings that are yet to come again is not missed any more.
-            kept = (replace(each, until=min(each.until, now)) for each in wall)
-            self._absences[Scale.WALL] = [each for each in kept if each.after < each.until]
-        if self._is_stored:
-            self._write(durable=True)
+            self._add(Absence(Scale.WALL, now - step, now, WAS_SET_FORWARD))
+        if self._written is not None:
+            self._write()
 
     def absence(self, scale: Scale, due: datetime) -> Absence | None:
         """Return the absence in which an instant of a scale falls."""
         return next(
-            (each for each in self._absences[scale] if each.after < due <= each.until), None
+            (
+                each
+                for each in self._cursor.absences
+                if each.scale is scale and each.after < due <= each.until
+            ),
+            None,
         )
 
     @property
@@ -124,36 +116,38 @@ class Attendance:
         """Note that all is attended to up to ``until``, with what is written next.
 
         ``first_due`` are the first instants that are left to take up: as long as one of them falls
-        in an absence or before it, a restart must know of that absence, too.
+        in an absence or before it, that absence is known.
         """
-        for scale, absences in self._absences.items():
-            first = first_due.get(scale)
-            if first is None:
-                absences.clear()
-                continue
-            absences[:] = [each for each in absences if each.until >= first]
-            missed = [each.after for each in absences if each.outcome is Outcome.MISSED]
-            until = min([until, *(self.wall(scale, after) for after in missed)])
-        is_over = not any(map(self._is_barrier_in, Scale))
-        barrier_until = None if is_over else self._cursor.barrier_until
-        cursor = replace(
+        firsts = first_due.get
+        self._cursor = replace(
             self._cursor,
             accounted_until=max(until, self._cursor.accounted_until),
-            barrier_from=None if is_over else self._cursor.barrier_from,
-            barrier_until=barrier_until,
+            absences=tuple(
+                each
+                for each in self._cursor.absences
+                if (first := firsts(each.scale)) is not None and each.until >= first
+            ),
         )
-        if cursor != self._cursor or not self._is_stored:
-            is_new = not self._is_stored
-            self._cursor = cursor
-            self._write(durable=is_new)
+        self._write()
 
-    def _is_barrier_in(self, scale: Scale) -> bool:
-        return any(each.outcome is Outcome.LOST for each in self._absences[scale])
+    def _move(self, step: timedelta, now: datetime) -> None:
+        """Take a step of the wall clock, which reads ``now``, out of the steady scale.
 
-    def _move(self, step: timedelta, until: datetime) -> None:
-        anchor = (self._cursor.anchor or EPOCH) + step
+        What was missed at readings that are yet to come again is not missed any more; what may have
+        run at these is not run again.
+        """
+        kept = (
+            replace(each, until=min(each.until, now))
+            if each.scale is Scale.WALL and each.outcome is Outcome.MISSED
+            else each
+            for each in self._cursor.absences
+        )
         self._cursor = replace(
-            self._cursor, era=self._cursor.era + 1, accounted_until=until, anchor=anchor
+            self._cursor,
+            era=self._cursor.era + 1,
+            accounted_until=now,
+            anchor=(self._cursor.anchor or EPOCH) + step,
+            absences=tuple(each for each in kept if each.after < each.until),
         )
 
     def _note(
@@ -161,10 +155,35 @@ class Attendance:
     ) -> None:
         if after >= until:
             return
-        for scale, absences in self._absences.items():
+        for scale in Scale:
             stretch = self.on_scale(scale, after), self.on_scale(scale, until)
-            absences.append(Absence(*stretch, why, outcome))
+            self._add(Absence(scale, *stretch, why, outcome))
 
-    def _write(self, *, durable: bool) -> None:
-        self._is_stored = True
-        self._parts.outbox.write(SetCursor(self._cursor), durable=durable)
+    def _add(self, new: Absence) -> None:
+        """Know of one more absence; what is lost is asked for before what was missed."""
+        absences = list(self._cursor.absences)
+        if new.outcome is Outcome.LOST:
+            absences.insert(0, new)
+        else:
+            absences.append(new)
+        alike = [each for each in absences if _kind(each) == _kind(new)]
+        if len(alike) > MOST_ABSENCES:
+            absences.remove(min(alike, key=lambda each: each.until - each.after))
+        self._cursor = replace(self._cursor, absences=tuple(absences))
+
+    def _write(self) -> None:
+        """Write the cursor where it has changed; durably where a task would be run twice else."""
+        before, self._written = self._written, self._cursor
+        if before == self._cursor:
+            return
+        is_durable = before is None or _vital(before) != _vital(self._cursor)
+        self._parts.outbox.write(SetCursor(self._cursor), durable=is_durable)
+
+
+def _kind(absence: Absence) -> tuple[Scale, Outcome]:
+    return absence.scale, absence.outcome
+
+
+def _vital(cursor: Cursor) -> tuple[object, ...]:
+    """Return what of a cursor keeps tasks from being run twice."""
+    return cursor.era, *(each for each in cursor.absences if each.outcome is Outcome.LOST)

@@ -14,14 +14,14 @@ from crond_py.crontab.model import Crontab
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import WAS_HELD_UP, Agenda
-from crond_py.engine.attendance import Absence, Attendance
+from crond_py.engine.attendance import Attendance
 from crond_py.engine.lag import Wait
 from crond_py.engine.lanes import Hindered, Hindrance, hindrances_since
 from crond_py.engine.parts import Parts, Register, TaskJobs
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.errors import PycronError
-from crond_py.model import Cause, Cursor, Missed, Outcome, State, Task
+from crond_py.model import Absence, Cause, Cursor, Missed, Outcome, State, Task
 from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.ports import Claim
 from crond_py.schedule import Interval, OneOff
@@ -149,16 +149,16 @@ class Uptake:
             self._drop_overtaken(state, span)
             yield span.newest, Cause.SCHEDULE
             return
-        if absence is None:
-            absence = Absence(span.due, span.newest, self._why_late(span))
-        is_lost = absence.outcome is Outcome.LOST
+        outcome = absence.outcome if absence is not None else Outcome.MISSED
+        cause = absence.why if absence is not None else self._why_late(span)
+        is_lost = outcome is Outcome.LOST
         missed = Missed.SKIP if is_lost else job.missed
         rule = MissedRule(missed, job.missed_within, job.missed_limit)
         plan = plan_missed(span.schedule, [(span.due - TICK, span.newest)], rule, span.now)
         assert plan is not None  # noqa: S101 - it is due at span.due
         if plan.dropped is not None:
-            why = absence.why if is_lost else f"{absence.why}; {plan.dropped.why}"
-            self._agenda.enter_dropped(state, replace(plan.dropped, why=why), absence.outcome)
+            why = cause if is_lost else f"{cause}; {plan.dropped.why}"
+            self._agenda.enter_dropped(state, replace(plan.dropped, why=why), outcome)
         for instant in plan.catch_up:
             yield instant, Cause.CATCH_UP
 

@@ -64,13 +64,13 @@ ON CONFLICT (run_id, number) DO UPDATE SET
 -- name: put_cursor
 INSERT OR REPLACE INTO cursors (
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
-    past
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    past, absences
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: cursors
 SELECT
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
-    past
+    past, absences
 FROM cursors ORDER BY job
 
 -- name: runs

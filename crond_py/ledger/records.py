@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from crond_py.model import (
+    Absence,
     Attempt,
     Cause,
     ClockReading,
@@ -182,6 +183,7 @@ def cursor_row(cursor: Cursor) -> Row:
         to_us_or_none(cursor.barrier_until),
         to_text(cursor.boot_id),
         _past_text(cursor.past),
+        _absences_text(cursor.absences),
     )
 
 
@@ -209,10 +211,29 @@ def _to_past(text: str | None) -> PastTimes | None:
     return PastTimes(tuple(past), ClockReading(str(boot_id), _MICROSECOND * lead))
 
 
+def _absences_text(absences: Sequence[Absence]) -> str | None:
+    if not absences:
+        return None
+    values = [
+        (each.scale, to_us(each.after), to_us(each.until), each.why, each.outcome)
+        for each in absences
+    ]
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _to_absences(text: str | None) -> tuple[Absence, ...]:
+    if text is None:
+        return ()
+    return tuple(
+        Absence(Scale(scale), from_us(after), from_us(until), str(why), Outcome(outcome))
+        for scale, after, until, why, outcome in json.loads(text)
+    )
+
+
 def to_cursor(row: Row) -> Cursor:
     """Make a cursor of a row of ``cursors``."""
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, *rest = row
-    boot_id, past = rest
+    boot_id, past, absences = rest
     return Cursor(
         job=job,
         fingerprint=fingerprint,
@@ -224,6 +245,7 @@ def to_cursor(row: Row) -> Cursor:
         barrier_until=_instant_or_none(until),
         boot_id=boot_id,
         past=_to_past(past),
+        absences=_to_absences(absences),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from crond_py.errors import LedgerError
 from crond_py.model import (
+    Absence,
     Attempt,
     Cause,
     ClockReading,
@@ -19,6 +20,7 @@ from crond_py.model import (
     PastTime,
     PastTimes,
     Run,
+    Scale,
     State,
 )
 from crond_py.ports import (
@@ -177,7 +179,11 @@ def test_instants_are_exact(ledger: Ledger, reader: LedgerReader, instant: datet
     past = PastTimes(
         (PastTime(instant, instant, timedelta.max),), ClockReading("boot", -timedelta.resolution)
     )
-    cursor = Cursor("backup", "f", 0, instant, instant, past=past)
+    absences = (
+        Absence(Scale.WALL, instant, instant, "asleep"),
+        Absence(Scale.STEADY, instant, instant, "lost", Outcome.LOST),
+    )
+    cursor = Cursor("backup", "f", 0, instant, instant, past=past, absences=absences)
     whole = Claim("backup", 0, instant, Cause.SCHEDULE, State.QUEUED, instant)
     (run_id,) = enter(ledger, whole)
     ledger.write([SetCursor(cursor)], durable=True)

@@ -9,13 +9,27 @@ from typing import Any
 import pytest
 
 from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.engine.attendance import MOST_ABSENCES, TASKS
 from crond_py.engine.events import Call, TimersFired
 from crond_py.engine.retention import OFTEN
 from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import INTERNAL_FAULT
 from crond_py.engine.uptake import Uptake
 from crond_py.errors import LedgerError, RequestRefusedError, UnknownNameError
-from crond_py.model import Cause, Exit, Lag, Lane, Missed, Outcome, Overlap, Retry, Run, Scale, Task
+from crond_py.model import (
+    Absence,
+    Cause,
+    Exit,
+    Lag,
+    Lane,
+    Missed,
+    Outcome,
+    Overlap,
+    Retry,
+    Run,
+    Scale,
+    Task,
+)
 from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import BEGIN
@@ -491,6 +505,96 @@ def test_lost_records_end_where_they_do(world: World) -> None:
     assert rows(world, "task:1")[1].cause is Cause.CATCH_UP
     assert newest[:3] == (111, 1, "succeeded")
     assert sum(count for _, count, *_ in stretches(world, "task:1")) == 12
+
+
+def absences(world: World) -> tuple[Absence, ...]:
+    """Return the absences that the ledger has."""
+    return world.ledger.cursors()[TASKS].absences
+
+
+def missed_reasons(world: World, numbers: range) -> set[str]:
+    """Return why tasks were missed; empty: none was."""
+    return {
+        run.reason
+        for number in numbers
+        for run in rows(world, f"task:{number}")
+        if run.outcome is Outcome.MISSED
+    }
+
+
+def test_what_was_due_between_two_restarts_was_not_missed(world: World) -> None:
+    """P1: however much waits, what was due while pycron ran waits as well, and then runs."""
+    lasting(world, SECOND)
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, *[new_task(world, pool="tiny", in_=SECOND)] * 100)
+    world.pass_time(10 * SECOND)
+    restart(world, SECOND)
+    submit(world, *[new_task(world, skip, pool="tiny", in_=5 * SECOND)] * 10)
+    world.pass_time(30 * SECOND)
+    restart(world, SECOND)
+    world.pass_time(200 * SECOND)
+    assert (missed_reasons(world, range(1, 111)), open_tasks(world)) == (set(), [])
+    assert absences(world) == ()
+
+
+def test_held_tasks_leave_the_others_alone(world: World) -> None:
+    """P1: the same where what waits has no pool; it was missed, and what came later was not."""
+    lasting(world, SECOND)
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, new_task(world, skip, pool="small", group="x", in_=10.5 * SECOND))
+    hold(world)
+    world.pass_time(10 * SECOND)
+    restart(world, SECOND)
+    world.pass_time(30 * SECOND)
+    submit(world, *[new_task(world, skip, pool="tiny", in_=SECOND)] * 100)
+    world.pass_time(20 * SECOND)
+    restart(world, SECOND)
+    world.pass_time(200 * SECOND)
+    assert missed_reasons(world, range(2, 102)) == set()
+    release(world)
+    assert missed_reasons(world, range(1, 2)) == {'pycron was not running; missed = "skip"'}
+
+
+@pytest.mark.parametrize("scale", Scale)
+def test_absences_are_bounded(world: World, scale: Scale) -> None:
+    """P1: of many the longest are known, each to the instant."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    downs = [60, *[2] * (2 * MOST_ABSENCES), 40]
+    for span in downs:
+        due = (span - 1) * SECOND
+        submit(world, new_task(world, skip, pool="small", in_=due, scale=scale))
+        if "small" in world.pools:
+            hold(world)
+        world.stop(None)
+        world.pass_time(span * SECOND)
+        world.boot_daemon()
+        submit(world, new_task(world, skip, pool="small", in_=SECOND, scale=scale))
+        world.pass_time(100 * SECOND)
+        known = [each for each in absences(world) if each.scale is scale]
+        assert len(known) <= MOST_ABSENCES
+    release(world)
+    world.pass_time(300 * SECOND)
+    numbers = range(1, 2 * len(downs) + 1)
+    while_up = [n for n in numbers if n % 2 == 0]
+    assert all(outcomes(world, f"task:{number}") == ["succeeded"] for number in while_up)
+    missed = [n for n in numbers if outcomes(world, f"task:{n}") == ["missed"]]
+    assert {1, numbers[-2]} <= set(missed)
+    assert len(missed) == MOST_ABSENCES
+    assert absences(world) == ()
+
+
+def test_what_may_have_run_does_not_come_again_with_the_clock(world: World) -> None:
+    """P2: what is lost stays so, also where the clock is set back to before it."""
+    (first,) = submit(world, new_task(world, in_=10 * SECOND))
+    world.kill_daemon()
+    world.ledger._gap = Gap(first.task.due + SECOND, 1, "boot1")
+    world.set_clock(-HOUR)
+    world.boot_daemon()
+    world.pass_time(2 * SECOND)
+    restart(world, SECOND)
+    world.set_clock(-HOUR)
+    world.pass_time(3 * HOUR)
+    assert (outcomes(world, "task:1"), world.machine.trees) == (["lost"], [])
 
 
 def test_frozen(world: World) -> None:

@@ -198,24 +198,30 @@ def test_nonsense_in_a_row_is_damage(
 
 
 @pytest.mark.parametrize(
-    ("baseline", "past"),
+    ("baseline", "past", "absences"),
     [
-        (1 << 62, None),
-        (0, "nonsense"),
-        (0, "[1]"),
-        (0, '{"times": [[0, 0, 0]]}'),
-        (0, '{"times": [[0]], "boot": "", "lead": 0}'),
-        (0, '{"times": [[0, 0, 1e99]], "boot": "", "lead": 0}'),
+        (1 << 62, None, None),
+        (0, "nonsense", None),
+        (0, "[1]", None),
+        (0, '{"times": [[0, 0, 0]]}', None),
+        (0, '{"times": [[0]], "boot": "", "lead": 0}', None),
+        (0, '{"times": [[0, 0, 1e99]], "boot": "", "lead": 0}', None),
+        (0, None, "nonsense"),
+        (0, None, "[1]"),
+        (0, None, "1"),
+        (0, None, '[["wall", 0, 1]]'),
+        (0, None, '[["never", 0, 1, "", "lost"]]'),
+        (0, None, '[["wall", 0, 1e99, "", "lost"]]'),
     ],
 )
 def test_nonsense_in_a_cursor_is_damage(
-    path: Path, open_ledger: Open, baseline: int, past: str | None
+    path: Path, open_ledger: Open, baseline: int, past: str | None, absences: str | None
 ) -> None:
     """The same for a cursor."""
     open_ledger(path).close()
     hand = sqlite3.connect(path)
-    row = ("a", "f", 0, baseline, 0, None, None, None, "", past)
-    hand.execute("INSERT INTO cursors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = ("a", "f", 0, baseline, 0, None, None, None, "", past, absences)
+    hand.execute("INSERT INTO cursors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     hand.commit()
     hand.close()
     with pytest.raises(LedgerCorruptError, match="a cursor makes no sense"):

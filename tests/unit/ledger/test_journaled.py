@@ -394,7 +394,7 @@ def test_steps_come_out_of_the_journal_as_they_went_in(write: Write) -> None:
 def test_every_kind_of_step_has_its_width() -> None:
     """A kind that comes to the steps later is known where rows of older ones are made whole."""
     assert set(steps_module._widths()) == set(Kind)
-    assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 9)
+    assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 10)
     older = Step(Kind.RUN, ("queued", None, "", None, None, 5))
     assert to_set_run(unpack(pack([older]))[0].row) == SetRun(5, State.QUEUED)
 

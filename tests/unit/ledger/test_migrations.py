@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from crond_py.engine.agenda import WAS_FORGOTTEN
+from crond_py.engine.attendance import TASKS
 from crond_py.errors import LedgerCorruptError, LedgerError
 from crond_py.ledger import reader as reader_module
 from crond_py.ledger.database import Migration, connect, load_migrations, migrate, schema_version
 from crond_py.ledger.opening import open_ledger as open_ledger_of_daemon
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.model import Attempt, Left
+from crond_py.model import Absence, Attempt, Left, Outcome, Scale
 from crond_py.ports import RunQuery
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, attempted, claim, enter
@@ -129,6 +131,31 @@ def test_what_an_older_pycron_has_left_is_told_by_its_words(path: Path, open_led
         old.commit()
     left = {run.id: run.left_as for run in open_ledger(path).runs(EVERYTHING)}
     assert left == {1: Left.RUNNING, 2: None, 3: Left.RECALLED, 4: None, 5: None, 6: None}
+
+
+def test_what_an_older_pycron_has_lost_of_tasks_is_an_absence(
+    path: Path, open_ledger: Open
+) -> None:
+    """P2: a task that may have run before an upgrade is not run after it."""
+    path.touch()
+    _migrate(path, *STEPS[:9])
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("INSERT INTO meta (only_row, identity, created_at) VALUES (1, 'abcdef01', 0)")
+        for job in (TASKS, "a"):
+            old.execute(
+                "INSERT INTO cursors (job, fingerprint, era, baseline, accounted_until, anchor,"
+                " barrier_from, barrier_until, boot_id) VALUES (?, 'f', 0, 0, 9, 3, 0, 7, '')",
+                (job,),
+            )
+        old.commit()
+    cursors = open_ledger(path).cursors()
+    epoch, tick = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+    assert cursors[TASKS].absences == (
+        Absence(Scale.WALL, epoch, epoch + 7 * tick, WAS_FORGOTTEN, Outcome.LOST),
+        Absence(Scale.STEADY, epoch - 3 * tick, epoch + 4 * tick, WAS_FORGOTTEN, Outcome.LOST),
+    )
+    assert cursors[TASKS].barrier_until is None
+    assert (cursors["a"].absences, cursors["a"].barrier_until) == ((), epoch + 7 * tick)
 
 
 def test_renewing_keeps_what_is_there(path: Path, open_ledger: Open) -> None:
