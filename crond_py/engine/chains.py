@@ -39,6 +39,9 @@ AGAIN = timedelta(seconds=1)
 """How soon the ledger is asked again that could not be read."""
 
 
+NOT_FOLLOWED = "upstream_unknown: it does not follow any more what it waited for in this cycle"
+
+
 class Chains:
     """Makes runs of the jobs that wait for others, as those get their outcomes."""
 
@@ -75,6 +78,27 @@ class Chains:
                 if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
                     join = Join(trigger, has_one_head)
                 self._joins[name] = join
+        changed = {name: join for name, join in joins.items() if self._joins.get(name) is not join}
+        if changed:
+            with self.collecting():
+                for name, join in changed.items():
+                    self._carry_over(name, join)
+
+    def _carry_over(self, name: str, join: Join) -> None:
+        """See to the open cycles of a job that waits for others, or in another way, by now."""
+        state = self._register.states.get(name)
+        if state is None or not state.is_live:
+            return  # only occurrences of enabled jobs are accounted for
+        trigger = state.job.trigger
+        conditions = trigger.conditions if isinstance(trigger, AfterTrigger) else {}
+        for (due, _), cycle in join.cycles.items():
+            if cycle.is_decided:
+                continue
+            known = [job for job in cycle.outcomes if job in conditions]
+            for job in known:
+                self._follow(name, Conclusion(job, cycle.eras[job], due, cycle.outcomes[job]))
+            if not known:
+                self._skip(state, cycle.era, due, NOT_FOLLOWED)
 
     def look_again(self) -> None:
         """See to it that each open cycle waits for something that will come, also by now.

@@ -726,3 +726,44 @@ def test_a_cycle_that_cannot_be_looked_up_is_left_until_it_can(
         assert 0 < len(asked) < 10
     world.pass_time(5 * SECOND)
     assert outcomes(world, "end") == ["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "outcome", "reason"),
+    [
+        (("short",), "succeeded", ""),
+        (("short", "follower"), "succeeded", ""),
+        (("short", "renamed"), "skipped", "upstream_unknown: nobody knows what became of renamed"),
+        (("follower",), "skipped", "upstream_unknown: it does not follow any more what it waited"),
+    ],
+    ids=lambda each: "-".join(each) if isinstance(each, tuple) else "",
+)
+def test_a_reload_changes_what_is_waited_for(
+    machine_with: MachineWith, upstreams: tuple[str, ...], outcome: str, reason: str
+) -> None:
+    """P1: a cycle that is open has its row, by what the job follows now, and so has what follows it."""
+    long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
+    jobs = [short, after("follower", "short"), after("last", end="any")]
+    world = machine_with(*jobs, long, after("end", "long", "short"))
+    behave(world, long=Behaviour(lasts=(60 * SECOND,), exits=(OK,)))
+    to_the_hour(world, 10 * SECOND)
+    assert rows(world, "end") == []
+    # What waits for the follower alone has another head's name for its cycles, but the same instant.
+    reload(world, *jobs, long, after("end", *upstreams))
+    world.pass_time(120 * SECOND)
+    (end,) = rows(world, "end")
+    assert end.outcome == outcome
+    assert end.reason.startswith(reason)
+    assert outcomes(world, "last") == ["succeeded"]
+
+
+def test_a_reload_gives_a_schedule_to_what_waited(machine_with: MachineWith) -> None:
+    """P1: also where it follows nothing any more."""
+    long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
+    world = machine_with(long, short, after("end", "long", "short"))
+    behave(world, long=Behaviour(lasts=(60 * SECOND,), exits=(OK,)))
+    to_the_hour(world, 10 * SECOND)
+    reload(world, long, short, replace(HEAD, name="end"))
+    world.pass_time(120 * SECOND)
+    (end,) = rows(world, "end")
+    assert end.reason.startswith("upstream_unknown: it does not follow any more")
