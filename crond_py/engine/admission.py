@@ -14,7 +14,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.lag import Wait, Waits
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
-from crond_py.engine.stopping import Stopper
+from crond_py.engine.stopping import Stopper, too_late
 from crond_py.engine.telling import fields, log, tell
 from crond_py.model import Cause, Outcome, Run, State
 from crond_py.policy import Admission, OverlapDecision, decide_overlap
@@ -50,9 +50,12 @@ class Admitter:
         """
         job = state.job
         era = state.cursor.era if era is None else era
+        if cause is Cause.SCHEDULE and self._is_too_late(job, self._parts.timekeeper.deadline(due)):
+            self._skip(state, era, due, cause, too_late(job))
+            return None
         decision = _decide(state, cause)
         if decision.admission is Admission.SKIP and not is_forced:
-            self._skip(state, era, due, cause, decision.code)
+            self._skip(state, era, due, cause, f"{decision.code}: {_blocking(state)}")
             return None
         must_wait = decision.admission in {Admission.QUEUE, Admission.REPLACE} and not is_forced
         if decision.admission is Admission.REPLACE and not is_forced:
@@ -108,15 +111,19 @@ class Admitter:
         is_timed = run.cause is Cause.SCHEDULE
         return self._parts.timekeeper.deadline(run.due if is_timed else run.claimed_at)
 
+    def _is_too_late(self, job: Job, ready_ns: int) -> bool:
+        """Whether a run that could begin at an instant may not begin any more."""
+        within = job.start_within
+        return within is not None and ready_ns + to_ns(within) <= self._parts.timekeeper.reading()
+
     def is_free(self, state: JobState) -> bool:
         """Whether an occurrence of the job would start at once, with a slot of its own."""
         decision = _decide(state, Cause.SCHEDULE)
         has_slot = self._register.slots(state.job).is_free_for(state.job)
         return decision.admission is Admission.START and has_slot
 
-    def _skip(self, state: JobState, era: int, due: datetime, cause: Cause, code: str) -> None:
+    def _skip(self, state: JobState, era: int, due: datetime, cause: Cause, reason: str) -> None:
         now = self._parts.timekeeper.now()
-        reason = f"{code}: {_blocking(state)}"
         claim = Claim(
             state.job.name,
             era,
@@ -165,9 +172,7 @@ class Admitter:
             if blocker is not None:
                 active.waits.count_rest_to(blocker)
             active.ready_ns = self._ready_ns(active.run)
-            within = active.job.start_within
-            now_ns = self._parts.timekeeper.reading()
-            if within is not None and active.ready_ns + to_ns(within) <= now_ns:
+            if self._is_too_late(active.job, active.ready_ns):
                 active.stage = Stage.BEHIND
                 self._stopper.too_late_due(active)
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crond_py.crontab.model import Job
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun, Stage, Stop
@@ -82,7 +83,7 @@ class Stopper:
         active.wait_timer = None
         if active.stage not in {Stage.BEHIND, Stage.SLOT}:
             return
-        reason = f"too_late: not started within {short(active.job.start_within)}"
+        reason = too_late(active.job)
         if active.is_claimed:
             self._attempts.finish(active, Outcome.SKIPPED, reason)
         else:
@@ -103,3 +104,8 @@ class Stopper:
         must_signal = before is None or stop.is_forced != before.is_forced
         if must_signal:
             self._signals.send(active)  # also one that is being started: it may take long
+
+
+def too_late(job: Job) -> str:
+    """Return why a run of a job is skipped that could not begin soon enough."""
+    return f"too_late: not started within {short(job.start_within)}"

@@ -85,6 +85,24 @@ def test_at_work(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) -> 
     assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
 
 
+def test_not_later_than_it_may_start(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: what a slow disk has held up for longer than its start_within is skipped for that."""
+    world = machine_with(replace(EACH_SECOND, start_within=timedelta(milliseconds=700)))
+    disk = SlowDisk(world, monkeypatch)
+    world.pass_time(5 * SECOND)
+    disk.takes(2.5 * SECOND)
+    world.pass_time(10 * SECOND)
+    *over, _ = rows(world)
+    late = [run for run in over if str(run.outcome) == "skipped"]
+    assert late
+    assert {run.reason for run in late} == {"too_late: not started within 700ms"}
+    for run in over:
+        if run.attempts:
+            assert run.attempts[0].begun_at - run.due < timedelta(milliseconds=700)
+
+
 def test_for_long(machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: what is passed over by newer instants is missed, and it is said that it was our doing."""
     world = machine_with(EACH_SECOND)
