@@ -47,7 +47,7 @@ from crond_py.control.server import Limits
 from crond_py.control.views import job_view
 from crond_py.crontab.model import Crontab
 from crond_py.engine.view import Cancelled, EngineStatus, JobStatus
-from crond_py.errors import CrowdedError, UnknownNameError
+from crond_py.errors import CrowdedError, RequestRefusedError, UnknownNameError
 from crond_py.model import Run
 from crond_py.ports import Clock, NewTask, Submitted
 
@@ -199,8 +199,11 @@ class Handlers:
 
     def _submit(self, request: Submit, peer: Peer) -> SubmittedList:
         # What reads tasks takes megabytes that a daemon without tasks does without.
-        from crond_py.control.submissions import Intake  # noqa: PLC0415
-
+        try:
+            from crond_py.control.submissions import Intake  # noqa: PLC0415
+        except (OSError, ImportError) as error:  # no descriptor is left, to this or another thread
+            message = f"what reads tasks cannot be loaded now ({error}); try again"
+            raise RequestRefusedError(message) from None
         crontab = self._service.crontab
         intake = self._intake
         if intake is None or intake.crontab is not crontab:

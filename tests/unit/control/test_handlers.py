@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -197,3 +198,24 @@ def test_all_of_it_works_over_the_socket(tmp_path: Path) -> None:
         assert caught.value.faults == (service.fault,)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), ImportError("half loaded")])
+def test_what_reads_tasks_may_not_be_loadable_for_a_while(
+    handle: Handle, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """A daemon that is out of descriptors refuses, says why, and goes on later."""
+    request = protocol.Submit(({"command": "true", "in": "1h"},))
+    name = "crond_py.control.submissions"
+
+    class Failing:
+        def find_spec(self, module: str, *_: object) -> None:
+            if module == name:
+                raise fault
+
+    with monkeypatch.context() as short:
+        short.delitem(sys.modules, name, raising=False)
+        short.setattr(sys, "meta_path", [Failing(), *sys.meta_path])
+        with pytest.raises(RequestRefusedError, match="cannot be loaded now"):
+            handle(request)
+    assert len(handle(request).tasks) == 1

@@ -741,14 +741,13 @@ def test_a_cycle_that_cannot_be_looked_up_is_left_until_it_can(
 def test_a_reload_changes_what_is_waited_for(
     machine_with: MachineWith, upstreams: tuple[str, ...], outcome: str, reason: str
 ) -> None:
-    """P1: a cycle that is open has its row, by what the job follows now, and so has what follows it."""
+    """P1: a cycle that is open has its row, by what its job follows now, and so has what follows."""
     long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
     jobs = [short, after("follower", "short"), after("last", end="any")]
     world = machine_with(*jobs, long, after("end", "long", "short"))
     behave(world, long=Behaviour(lasts=(60 * SECOND,), exits=(OK,)))
     to_the_hour(world, 10 * SECOND)
     assert rows(world, "end") == []
-    # What waits for the follower alone has another head's name for its cycles, but the same instant.
     reload(world, *jobs, long, after("end", *upstreams))
     world.pass_time(120 * SECOND)
     (end,) = rows(world, "end")
