@@ -279,6 +279,15 @@ class LedgerReader(Protocol):
         """
         ...
 
+    def count_due(
+        self, lane: Lane, *, after: datetime | None, until: datetime | None, limit: int
+    ) -> int:
+        """Return how many tasks of a lane that have not ended are due after and until an instant.
+
+        None: no such bound. They are counted up to ``limit``, which bounds how long it takes.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

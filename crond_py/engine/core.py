@@ -29,7 +29,7 @@ from crond_py.engine.retention import Retention
 from crond_py.engine.shares import Shares
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import STOPPED, Starter
-from crond_py.engine.status import job_status, pool_status
+from crond_py.engine.status import crowds, job_status, pool_status
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.task_ends import TaskEnds
 from crond_py.engine.tasks import Tasks
@@ -475,6 +475,8 @@ class Core:
         outputs = [self._register.output_trouble] if self._register.output_trouble else []
         troubles = [*waits, *self._ledger.troubles, *outputs, *faults, *self._tasks.troubles]
         awaited = self._waited_for() if self._register.is_stopping else []
+        waiting = crowds([*everyone, *self._register.tasks.values()])
+        self._tasks.count_stored(waiting)
         return EngineStatus(
             now=self._parts.timekeeper.now(),
             started_at=self._started_at,
@@ -482,8 +484,8 @@ class Core:
             jobs=tuple(map(job_status, states)),
             removed=tuple(job_status(state) for state in everyone if state.is_removed),
             pools=tuple(
-                pool_status(slots, self._parts.timekeeper.reading())
-                for slots in self._register.pools.values()
+                pool_status(slots, waiting[name], self._parts.timekeeper.reading())
+                for name, slots in self._register.pools.items()
             ),
             troubles=tuple(troubles),
             tasks=self._tasks.counts(),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
+from crond_py.dataclass import dataclass
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.view import JobStatus, PoolStatus
@@ -22,15 +25,45 @@ def job_status(state: JobState) -> JobStatus:
     )
 
 
-def pool_status(slots: Slots, now_ns: int) -> PoolStatus:
+@dataclass(slots=True)
+class Crowd:
+    """What waits for a slot of one pool: how many, and since when the first could have begun.
+
+    Instants are those of the monotonic clock.
+    """
+
+    number: int = 0
+    since_ns: int | None = None
+
+    def add(self, number: int, since_ns: int) -> None:
+        """Count others in, the first of which could have begun then."""
+        self.number += number
+        self.since_ns = since_ns if self.since_ns is None else min(self.since_ns, since_ns)
+
+
+def crowds(states: Iterable[JobState]) -> defaultdict[str, Crowd]:
+    """Return what waits for a slot of each pool in memory."""
+    found: defaultdict[str, Crowd] = defaultdict(Crowd)
+    for state in states:
+        for active in state.active:
+            if active.stage is Stage.SLOT and active.stop is None and active.ticket is not None:
+                # What is to be run once more could not have begun when it was due.
+                has_begun = active.attempt is not None
+                since_ns = active.ticket.since_ns if has_begun else active.ready_ns
+                found[active.job.pool].add(1, since_ns)
+    return found
+
+
+def pool_status(slots: Slots, crowd: Crowd, now_ns: int) -> PoolStatus:
     """Return how a pool stands at an instant of the monotonic clock."""
-    since_ns = slots.oldest_since_ns
-    age = None if since_ns is None else timedelta(microseconds=max(0, now_ns - since_ns) // 1000)
+    age = None
+    if crowd.since_ns is not None:
+        age = timedelta(microseconds=max(0, now_ns - crowd.since_ns) // 1000)
     return PoolStatus(
         name=slots.pool.name,
         workers=slots.pool.workers,
         running=slots.taken,
-        waiting=slots.waiting,
+        waiting=crowd.number,
         oldest_waiting=age,
         lag=slots.lag,
     )

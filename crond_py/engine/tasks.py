@@ -13,7 +13,7 @@ missed ones, and made up where it says ``missed = "all"``.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +29,7 @@ from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import Hindrance, LaneState
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
-from crond_py.engine.status import seen
+from crond_py.engine.status import Crowd, seen
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log
 from crond_py.engine.uptake import Uptake
 from crond_py.engine.view import TaskCounts
@@ -41,6 +41,13 @@ LOST = "the definition of its task is lost: the ledger was damaged"
 
 AGAIN = timedelta(seconds=1)
 """How soon tasks are asked for again that the ledger could not tell."""
+
+
+COUNTED = 10_000
+"""Up to how many tasks of a lane are counted when somebody asks how many wait."""
+
+LANES_COUNTED = 100
+"""Of how many lanes; of the others only the first task is known to wait."""
 
 
 class Tasks:
@@ -196,6 +203,34 @@ class Tasks:
         ]
         total = sum(lane.open for lane in self._lanes.values())
         return TaskCounts(total, min(first, default=None), tuple(runs))
+
+    def count_stored(self, crowds: defaultdict[str, Crowd]) -> None:
+        """Count, of each pool, the tasks in that are due and have not been taken up."""
+        timekeeper = self._parts.timekeeper
+        now, lanes_counted = timekeeper.now(), 0
+        for lane in self._lanes.values():
+            until = self._attendance.on_scale(lane.lane.scale, now)
+            if lane.first_due is None or lane.first_due > until:
+                continue
+            number = 1
+            if lane.open > 1 and lanes_counted < LANES_COUNTED:
+                lanes_counted += 1
+                number = self._number_due(lane, until)
+            since = self._attendance.wall(lane.lane.scale, lane.first_due)
+            crowds[lane.lane.pool].add(number, timekeeper.deadline(since))
+
+    def _number_due(self, lane: LaneState, until: datetime) -> int:
+        """Return how many tasks of a lane are due, at least.
+
+        That are all but those that come later, if these are not too many to be counted.
+        """
+        try:
+            later = self._ledger.count_due(lane.lane, after=until, until=None, limit=COUNTED)
+            if later < COUNTED:
+                return max(1, lane.open - later)
+            return max(1, self._ledger.count_due(lane.lane, after=None, until=until, limit=COUNTED))
+        except LedgerError:
+            return 1
 
     @property
     def troubles(self) -> list[str]:

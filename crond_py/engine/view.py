@@ -61,8 +61,9 @@ class JobStatus:
 class PoolStatus:
     """How full a pool is; ``workers`` None: no bound.
 
-    ``oldest_waiting`` is how long the run has waited for a slot that waits longest; ``lag`` how
-    late the pool's runs have started.
+    ``waiting`` counts the runs that wait for a slot, and the submitted tasks that are due and are
+    not taken up yet; ``oldest_waiting`` is how long ago the first of them was due; ``lag`` how late
+    the pool's runs have started.
     """
 
     name: str

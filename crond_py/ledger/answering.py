@@ -67,3 +67,11 @@ class Answering:
         return self._answer(
             lambda source: source.tasks_due(lane, after=after, until=until, limit=limit)
         )
+
+    def count_due(
+        self, lane: Lane, *, after: datetime | None, until: datetime | None, limit: int
+    ) -> int:
+        """Return how many tasks of a lane are due; see ``ports.LedgerReader``."""
+        return self._answer(
+            lambda source: source.count_due(lane, after=after, until=until, limit=limit)
+        )

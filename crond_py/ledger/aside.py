@@ -320,6 +320,12 @@ class Aside:
         """Return the first open tasks of a lane; see ``ports.LedgerReader``."""
         return self.moved.tasks_due(lane, self._file, after=after, until=until, limit=limit)
 
+    def count_due(
+        self, lane: Lane, *, after: datetime | None, until: datetime | None, limit: int
+    ) -> int:
+        """Return how many tasks of a lane are due; see ``ports.LedgerReader``."""
+        return self.moved.count_due(lane, self._file, after=after, until=until, limit=limit)
+
 
 def tell_results(steps: Sequence[Step], results: Sequence[int | LedgerRefusedError | None]) -> None:
     """Log which of the journal's steps the file has not taken."""

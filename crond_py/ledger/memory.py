@@ -19,7 +19,7 @@ from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.ledger.memorytasks import MemoryTasks, check_text
-from crond_py.ledger.tasklists import Position, first_due, stocks
+from crond_py.ledger.tasklists import Position, count_due, first_due, stocks
 from crond_py.ledger.undo import Undo, take_back
 from crond_py.model import TASK_PREFIX, Cursor, Lane, Run, State, Task
 from crond_py.ports import (
@@ -216,6 +216,14 @@ class MemoryLedger:
         self._check_open()
         tasks = self._content.tasks.by_id.values()
         return first_due(tasks, lane, after=after, until=until, limit=limit)
+
+    def count_due(
+        self, lane: Lane, *, after: datetime | None, until: datetime | None, limit: int
+    ) -> int:
+        """Return how many tasks of a lane are due; see ``ports.LedgerReader``."""
+        self._check_open()
+        tasks = self._content.tasks.by_id.values()
+        return count_due(tasks, lane, after=after, until=until, limit=limit)
 
     def _all(self) -> Iterable[Run]:
         return self._content.runs.values()

@@ -149,6 +149,24 @@ class Moved:
             self._floors[lane] = theirs[0].due, theirs[0].id - 1
         return sorted([*ours, *theirs], key=tasklists.position)[: max(0, limit)]
 
+    def count_due(
+        self,
+        lane: Lane,
+        file: SqliteLedger,
+        *,
+        after: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> int:
+        """Return how many open tasks of a lane are due; see ``ports.LedgerReader``."""
+        self._make_known(file)
+        most = max(0, limit)
+        theirs = file.count_due(lane, after=after, until=until, limit=most + len(self._moves))
+        theirs -= file.open_among(self._moves, after=after, until=until).get(lane, 0)
+        opened = self._open.values()
+        ours = tasklists.count_due(opened, lane, after=after, until=until, limit=most)
+        return min(ours + theirs, most)
+
     def _make_known(self, file: SqliteLedger) -> None:
         """Get from the file what could not be read of it when it was moved."""
         for task_id in list(self._unknown & self._moves.keys()):

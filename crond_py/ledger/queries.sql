@@ -199,6 +199,12 @@ ORDER BY {order}
     ) ORDER BY due, id LIMIT :limit
 ))
 
+-- name: count_due
+SELECT count(*) FROM (
+    SELECT 1 FROM tasks INDEXED BY tasks_open
+    WHERE lane_id = :lane AND ended_at IS NULL AND due > :after AND due <= :until LIMIT :limit
+)
+
 -- name: open_tasks
 -- The first of each lane, by the index, and of these the first; in two parts as above.
 (SELECT * FROM tasks WHERE id IN (
@@ -231,9 +237,9 @@ FROM lanes WHERE open > 0
 
 -- name: open_among
 SELECT l.pool, l.priority, l."group", l.scale, count(*)
-FROM json_each(?) AS chosen JOIN tasks AS t ON t.id = chosen.value
+FROM json_each(:ids) AS chosen JOIN tasks AS t ON t.id = chosen.value
 JOIN lanes AS l ON l.id = t.lane_id
-WHERE t.ended_at IS NULL GROUP BY l.id
+WHERE t.ended_at IS NULL AND t.due > :after AND t.due <= :until GROUP BY l.id
 
 -- name: tasks_to_prune
 SELECT id, lane_id FROM tasks INDEXED BY tasks_ended

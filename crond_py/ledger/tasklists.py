@@ -39,6 +39,25 @@ def first_due(
     return nsmallest(max(0, limit), found, key=position)
 
 
+def count_due(
+    tasks: Iterable[Task],
+    lane: Lane,
+    *,
+    after: datetime | None,
+    until: datetime | None,
+    limit: int,
+) -> int:
+    """Return how many open tasks of a lane are due after and until an instant, up to ``limit``."""
+    number = sum(
+        task.ended_at is None
+        and task.lane == lane
+        and (after is None or task.due > after)
+        and (until is None or task.due <= until)
+        for task in tasks
+    )
+    return min(number, max(0, limit))
+
+
 def chosen(tasks: Iterable[Task], query: TaskQuery) -> list[Task]:
     """Return the tasks that meet a query, in the order of its list."""
     found = in_order((task for task in tasks if _meets(task, query)), query)

@@ -88,9 +88,27 @@ class AskingTasks:
         }
         return self._tasks(load_queries()["tasks_due"], "t.due, t.id", values)
 
-    def open_among(self, task_ids: Iterable[int]) -> dict[Lane, int]:
-        """Return how many of some tasks have not ended, by their lane."""
-        rows = self._rows(load_queries()["open_among"], [json.dumps(list(task_ids))])
+    def count_due(
+        self, lane: Lane, *, after: datetime | None, until: datetime | None, limit: int
+    ) -> int:
+        """Return how many open tasks of a lane are due; see ``ports.LedgerReader``."""
+        lane_id = self._lane_id(lane)
+        if lane_id is None:
+            return 0
+        most = max(0, min(limit, LARGEST_ID))
+        values = {**_between(after, until), "lane": lane_id, "limit": most}
+        return int(self._rows(load_queries()["count_due"], values)[0][0])
+
+    def open_among(
+        self,
+        task_ids: Iterable[int],
+        *,
+        after: datetime | None = None,
+        until: datetime | None = None,
+    ) -> dict[Lane, int]:
+        """Return how many of some tasks have not ended and are due then, by their lane."""
+        values = {**_between(after, until), "ids": json.dumps(list(task_ids))}
+        rows = self._rows(load_queries()["open_among"], values)
         return {to_lane(row[:4]): row[4] for row in rows}
 
     def _lane_id(self, lane: Lane) -> int | None:
@@ -124,6 +142,14 @@ def _conditions(query: TaskQuery) -> tuple[str, dict[str, Any]]:
 
 def _source(name: str, where: str) -> str:
     return load_queries()[name].format(where=where)
+
+
+def _between(after: datetime | None, until: datetime | None) -> dict[str, int]:
+    """Return the values of a stretch of due instants without its first; None: no such bound."""
+    return {
+        "after": _BEFORE_ALL[0] if after is None else to_us(after),
+        "until": LARGEST_ID if until is None else to_us(until),
+    }
 
 
 def _position(after: Position | None) -> dict[str, int]:

@@ -43,6 +43,7 @@ def test_without_tasks_every_answer_is_empty(reader: LedgerReader) -> None:
     assert reader.tasks(ALL) == []
     assert reader.lanes() == {}
     assert _due(reader) == []
+    assert reader.count_due(LANE, after=None, until=None, limit=9) == 0
 
 
 @pytest.mark.parametrize("lane", [LANE, OTHER, Lane("p", 2**63 - 1, "", Scale.WALL)])
@@ -280,6 +281,11 @@ def test_many_move_while_others_stay(ledger: Ledger, reader: LedgerReader) -> No
             for limit in (1, 3, 30):
                 due = reader.tasks_due(lane, after=(after.due, after.id), until=None, limit=limit)
                 assert due == mine[number + 1 :][:limit]
+                later = sum(task.due > after.due for task in mine)
+                counted = reader.count_due(lane, after=after.due, until=None, limit=limit)
+                assert counted == min(later, limit)
+                counted = reader.count_due(lane, after=None, until=after.due, limit=limit)
+                assert counted == min(len(mine) - later, limit)
     assert reader.tasks(TaskQuery(limit=None)) == opened
 
 

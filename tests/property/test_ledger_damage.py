@@ -55,6 +55,7 @@ def _ask(reader: LedgerReader) -> None:
     reader.tasks(TaskQuery(is_open=None, limit=None))
     for lane in reader.lanes():
         reader.tasks_due(lane, after=(at(5), 1), until=at(7), limit=9)
+        reader.count_due(lane, after=at(5), until=at(7), limit=9)
 
 
 def _write(ledger: SqliteLedger) -> None:

@@ -55,6 +55,7 @@ from tests.property.test_ledger_twins import (
     QUERIES,
     TASK_QUERIES,
     WRITES,
+    counted,
 )
 from tests.support.clock import FakeClock
 from tests.support.ledgers import at
@@ -462,6 +463,8 @@ class Journaled(RuleBasedStateMachine):
             except LookupError:
                 answers.append(([], ledger.tasks_due(**due)))
         assert answers[0] == answers[1]
+        numbers = [ledger.count_due(**counted(due)) for ledger in (self.real, self.calm)]
+        assert numbers[0] == numbers[1]
 
     @invariant()
     def same_answers(self) -> None:

@@ -133,6 +133,13 @@ TASK_QUERIES = st.builds(
     after=st.none() | st.tuples(INSTANTS, TASK_IDS),
 )
 BAD_TASK = NewTask(LANE, T0, "{}", "bob", timedelta(0))
+
+
+def counted(due: dict[str, Any]) -> dict[str, Any]:
+    """Return the bounds of a count in the place of those of a list."""
+    return {**due, "after": due["after"] and due["after"][0]}
+
+
 DUE_TASKS = st.fixed_dictionaries(
     {
         "lane": LANES,
@@ -283,6 +290,7 @@ class Twins(RuleBasedStateMachine):
         """List the same tasks."""
         self._both(lambda ledger: ledger.tasks(query))
         self._both(lambda ledger: ledger.tasks_due(**due))
+        self._both(lambda ledger: ledger.count_due(**counted(due)))
 
     @invariant()
     def same_answers(self) -> None:

@@ -837,6 +837,75 @@ def test_counts(world: World) -> None:
     assert (counts.open, [run.job for run in counts.runs]) == (1, ["task:2"])
 
 
+def waiting_for(world: World, name: str) -> tuple[int, timedelta | None]:
+    """Return what the status says of a pool: how many wait, and for how long the oldest has."""
+    assert world.daemon is not None
+    (pool,) = [pool for pool in world.daemon.core.status().pools if pool.name == name]
+    return pool.waiting, pool.oldest_waiting
+
+
+@pytest.mark.parametrize("more", [(), (HOUR,), (HOUR,) * 30], ids=["all", "one later", "many"])
+@pytest.mark.parametrize("most", [10_000, 20])
+def test_status_counts_what_waits_in_the_ledger(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: tuple[timedelta, ...], most: int
+) -> None:
+    """WAITING and OLDEST are of all that is due, also of what is not taken up yet."""
+    monkeypatch.setattr("crond_py.engine.tasks.COUNTED", most)
+    lasting(world, HOUR)
+    submit(world, *[new_task(world, pool="tiny")] * 100)
+    submit(world, *[new_task(world, pool="tiny", in_=each) for each in more])
+    submit(world, *[new_task(world, pool="tiny", group="bob", in_=5 * SECOND)] * 50)
+    world.pass_time(SECOND / 2)
+    assert waiting_for(world, "tiny") == (0, None)
+    world.pass_time(99.5 * SECOND)
+    waiting, oldest = waiting_for(world, "tiny")
+    if len(more) < most:
+        assert waiting == 149
+    else:  # at least so many in the ledger, and what is in memory
+        assert waiting == 2 * MOST_WAITING - 1 + most + 50 - MOST_WAITING
+    assert oldest == 99 * SECOND
+
+
+def test_status_of_many_lanes_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: whoever asks holds up nobody: of many lanes only the first task is counted."""
+    monkeypatch.setattr("crond_py.engine.tasks.LANES_COUNTED", 2)
+    take_pool_out(world, "tiny")
+    put_pool_back(world, "tiny", 0)
+    for group in "abcde":
+        submit(world, *[new_task(world, pool="tiny", group=group)] * (MOST_WAITING + 10))
+    world.pass_time(10 * SECOND)
+    assert waiting_for(world, "tiny")[0] == 5 * MOST_WAITING + 2 * 10 + 3
+
+
+def test_status_while_the_ledger_cannot_be_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: the status tells what it knows."""
+    lasting(world, HOUR)
+    submit(world, *[new_task(world, pool="tiny")] * 100)
+    world.pass_time(10 * SECOND)
+
+    def fail(*_arguments: object, **_more: object) -> int:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    monkeypatch.setattr(world.ledger, "count_due", fail)
+    assert waiting_for(world, "tiny")[0] >= MOST_WAITING
+
+
+def test_status_of_what_is_tried_again(world: World) -> None:
+    """OLDEST of a run that is to be tried again counts from when that could have begun."""
+    job = replace(PLAIN, retry=Retry(2, 30 * SECOND))
+    lasting(world, HOUR, numbers=range(2, 3))
+    world.machine.behaviours["task:1"] = Behaviour(exits=(Exit(code=1),))
+    submit(world, new_task(world, job, pool="tiny"))
+    submit(world, new_task(world, pool="tiny", in_=5 * SECOND))
+    world.pass_time(42 * SECOND)
+    waiting, oldest = waiting_for(world, "tiny")
+    assert waiting == 1
+    assert oldest is not None
+    assert oldest <= 10 * SECOND
+
+
 # --- trouble ------------------------------------------------------------------------------------
 
 

@@ -282,6 +282,7 @@ QUESTIONS: dict[str, Callable[[LedgerReader], object]] = {
     "tasks": lambda ledger: ledger.tasks(TaskQuery(limit=3)),
     "lanes": lambda ledger: ledger.lanes(),
     "tasks_due": lambda ledger: ledger.tasks_due(LANE, after=None, until=None, limit=9),
+    "count_due": lambda ledger: ledger.count_due(LANE, after=None, until=None, limit=9),
 }
 
 
