@@ -741,7 +741,7 @@ def test_a_cycle_that_cannot_be_looked_up_is_left_until_it_can(
 def test_a_reload_changes_what_is_waited_for(
     machine_with: MachineWith, upstreams: tuple[str, ...], outcome: str, reason: str
 ) -> None:
-    """P1: a cycle that is open has its row, by what its job follows now, and so has what follows."""
+    """P1: an open cycle has its row, by what its job follows now, and so has what follows that."""
     long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
     jobs = [short, after("follower", "short"), after("last", end="any")]
     world = machine_with(*jobs, long, after("end", "long", "short"))
