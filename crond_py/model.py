@@ -262,8 +262,8 @@ class Run:
     """What became of an occurrence. (``job``, ``era``, ``due``) is its identity.
 
     ``era`` goes up when the wall clock is set back so far that its readings are a new time.
-    ``last_due`` and ``count`` are set where one row stands for a stretch of missed occurrences:
-    ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry,
+    ``last_due`` and ``count`` are set where one row stands for a stretch of occurrences without
+    a run: ``due`` is then the first of them. ``retry_at`` is set while waiting for a retry,
     ``left_as`` where a stop has left it so and no daemon has gone on with it since.
     """
 

@@ -179,14 +179,16 @@ class Tasks:
         ]
 
     def cancel(self, task_id: int, reason: str) -> bool:
-        """End a task that has an occurrence to come, with a row for that; False: it has none.
+        """End a task that has an occurrence without a row, with one for that; False: it has none.
+
+        What came due already, and waited, is told of in the same row.
 
         Raises LedgerError.
         """
         task = self._unwritten.get(task_id) or self._ledger.task(task_id)
         if task is None or task.ended_at is not None:
             return False
-        self._uptake.enter_row(task, Outcome.CANCELLED, reason)
+        self._uptake.enter_row(task, self._parts.timekeeper.now(), Outcome.CANCELLED, reason)
         lane = self._lane(task.lane)
         self._move_on(lane, task, None)
         self._hungry[lane] = None  # it may have been the first

@@ -111,7 +111,7 @@ class Uptake:
         schedule: Occurrences = OneOff(due)
         if task.period is not None:
             schedule = Interval(due - task.period, task.period)
-            newest = schedule.latest_until(until) or due
+            newest = _newest(task, due, until)
             next_due = task.due + (newest - due) + task.period
         span = _Span(schedule, due, newest, now, absence, hindered)
         runs: list[ActiveRun] = []
@@ -119,10 +119,10 @@ class Uptake:
             state = self.enter(task, due)
             self._run(state, span, runs)
         except PycronError as error:
-            self.enter_row(task, Outcome.FAILED, f"cannot start: {error}")
+            self.enter_row(task, until, Outcome.FAILED, f"cannot start: {error}")
         except Exception:  # noqa: BLE001 - the boundary of one task: its faults stay its own
             log.exception("task cannot be run", extra=fields(job=task.job, due=due))
-            self.enter_row(task, Outcome.FAILED, f"cannot start: {INTERNAL_FAULT}")
+            self.enter_row(task, until, Outcome.FAILED, f"cannot start: {INTERNAL_FAULT}")
         self._keep_or_let_go(task)
         return runs, next_due
 
@@ -175,9 +175,15 @@ class Uptake:
         due_ns = self._parts.timekeeper.deadline(span.due)
         return " and ".join(hindrances_since(span.hindered, due_ns)) or WAS_HELD_UP
 
-    def enter_row(self, task: Task, outcome: Outcome, reason: str) -> None:
-        """Enter what became of a task's next occurrence without a run."""
+    def enter_row(self, task: Task, until: datetime, outcome: Outcome, reason: str) -> None:
+        """Enter what became, without a run, of what is due of a task up to ``until``.
+
+        Its next occurrence is that in any case, though it may be yet to come.
+        """
         due, era = self._attendance.wall(task.lane.scale, task.due), self._attendance.era
+        newest = _newest(task, due, until)
+        last_due = newest if newest > due else None
+        count = 1 if task.period is None else 1 + (newest - due) // task.period
         claim = Claim(
             task.job,
             era,
@@ -187,7 +193,16 @@ class Uptake:
             self._parts.timekeeper.now(),
             outcome=outcome,
             reason=reason,
+            last_due=last_due,
+            count=count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        self._register.on_outcome(Conclusion(task.job, era, due, outcome))
-        tell(logging.WARNING, f"task {outcome}", task.job, due=due, reason=reason)
+        self._register.on_outcome(Conclusion(task.job, era, due, outcome, last_due, count))
+        tell(logging.WARNING, f"task {outcome}", task.job, due=due, last=last_due, reason=reason)
+
+
+def _newest(task: Task, due: datetime, until: datetime) -> datetime:
+    """Return the last of what is due of a task up to ``until``, the first being at ``due``."""
+    if task.period is None or until <= due:
+        return due
+    return due + (until - due) // task.period * task.period

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
@@ -38,6 +38,7 @@ class TaskBook:
     """What has been handed in. ``told`` are the ids that a submitter was told of.
 
     ``over`` has, for each task that somebody was told is cancelled, the largest id of a run then.
+    ``ended`` has, on its scale, when each task ended that the ledger was told of at once.
     """
 
     jobs: list[Job] = field(default_factory=list)
@@ -46,6 +47,7 @@ class TaskBook:
     keys: dict[str, int] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
     over: dict[int, int] = field(default_factory=dict)
+    ended: dict[int, datetime] = field(default_factory=dict)
 
     @property
     def keep_for(self) -> timedelta | None:
@@ -73,6 +75,14 @@ class TaskBook:
             self.handed_in[task.id] = task
             kind = f"every {task.period}" if task.period else "once"
             world.story.tell("handed in: due {} {}, {}", task.due, kind, task.lane, job=task.job)
+
+    def note_end(self, world: World, task_id: int, ended_at: datetime) -> None:
+        """Note when a task has ended, as the ledger takes that; not if it had to wait for it."""
+        task = self.handed_in.get(task_id)
+        if task is None or world.daemon is None or ended_at != world.clock.now():
+            return
+        attendance = world.daemon.core._tasks._attendance
+        self.ended[task_id] = attendance.on_scale(task.lane.scale, ended_at)
 
 
 def wrong_now(world: World) -> Iterator[Wrong]:
@@ -153,11 +163,7 @@ def _wrong_rows(world: World, first: Task, task: Task, rows: list[Run]) -> Itera
         yield "P1", "it has never ended", name
     if any(run.cause not in _PLANNED for run in rows):
         yield "P1", f"it has rows of {[run.cause for run in rows]}", name
-    period = task.period or timedelta(seconds=1)
-    expected = (task.due - first.due) // period + 1
-    number = sum(run.count for run in rows)
-    if number != expected:
-        yield "P1", f"it was due {expected} times, {number} have a row", name
+    yield from _wrong_number(world, first, task, sum(run.count for run in rows))
     is_fixed = task.period is None and first.lane.scale is Scale.WALL
     if is_fixed and any(run.due != first.due for run in rows):
         yield "P1", f"it was handed in for {first.due}, its row is {rows[0].due}", name
@@ -172,6 +178,18 @@ def _wrong_rows(world: World, first: Task, task: Task, rows: list[Run]) -> Itera
         has_begun = run.attempts or run.outcome is Outcome.SKIPPED
         if last_id is not None and run.id > last_id and has_begun:
             yield "P6", f"it was cancelled, and came again as run {run.id}", name
+
+
+def _wrong_number(world: World, first: Task, task: Task, number: int) -> Iterator[Wrong]:
+    """P1: each instant up to its last has a row, and each that came before it was cancelled."""
+    period = task.period or timedelta(seconds=1)
+    expected = (task.due - first.due) // period + 1
+    ended = world.tasks.ended.get(task.id) if task.period else None
+    if ended is not None:
+        expected = max(expected, (ended - first.due) // period + 1)
+    is_known = ended is not None or not task.period
+    if number < expected or (is_known and number > expected):
+        yield "P1", f"it was due {expected} times, {number} have a row", task.job
 
 
 def _wrong_dues(first: Task, rows: list[Run]) -> Iterator[Wrong]:

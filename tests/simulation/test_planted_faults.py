@@ -16,6 +16,7 @@ from weakref import WeakSet
 import pytest
 
 from crond_py import clocksteps
+from crond_py.clock import EPOCH
 from crond_py.engine import admission, attempts, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
@@ -34,8 +35,9 @@ from crond_py.engine.starting import Starter
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.tasks import Tasks
 from crond_py.engine.timekeeper import Timekeeper
+from crond_py.engine.uptake import Uptake
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Outcome
+from crond_py.model import Outcome, Task
 from crond_py.policy import Load, Recovery
 from tests.simulation.fakes import FakeProcesses
 from tests.simulation.jobs import BEGIN
@@ -96,6 +98,15 @@ def cancel_what_is_written(old: Callable[..., bool]) -> Callable[..., bool]:
         return task_id not in self._unwritten and old(self, task_id, reason)
 
     return cancel
+
+
+def tell_of_the_first(old: Callable[..., None]) -> Callable[..., None]:
+    """Enter one row for one occurrence, however many came due."""
+
+    def enter(self: Uptake, task: Task, _until: datetime, *what: object) -> None:
+        old(self, task, EPOCH, *what)
+
+    return enter
 
 
 def retry_when_cancelled(old: Callable[..., None]) -> Callable[..., None]:
@@ -401,6 +412,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
     "what has moved on is not cancelled": (Tasks, "cancel", cancel_what_is_written, "P6"),
+    "of what waited the first alone is cancelled": (Uptake, "enter_row", tell_of_the_first, "P1"),
     # stop, and what is kept
     "everything is left at a stop": (
         ActiveRun,

@@ -601,6 +601,8 @@ class SimLedger:
                 case SetTask(task_id, due, ended_at):
                     text = "ledger: it has ended" if ended_at else "ledger: next due {}"
                     tell(text, due, job=f"task:{task_id}")
+                    if ended_at is not None:
+                        self._world.tasks.note_end(self._world, task_id, ended_at)
                 case SetRun(run_id=run):
                     tell(
                         "ledger: {} {}",

@@ -765,6 +765,18 @@ def test_cancel_before_it_is_due(world: World) -> None:
     assert isinstance(world.ask(lambda core: core.cancel_task(1)), UnknownNameError)
 
 
+def test_cancel_of_what_waited(world: World) -> None:
+    """P1: what came due before, and was not taken up, is accounted for, too."""
+    submit(world, new_task(world, pool="small", every=3 * SECOND))
+    hold(world)
+    world.pass_time(31 * SECOND)
+    world.ask(lambda core: core.cancel_task(1))
+    world.pass_time(5 * SECOND)
+    (row,) = rows(world, "task:1")
+    assert (row.outcome, row.due, row.count) == (Outcome.CANCELLED, BEGIN + SECOND, 11)
+    assert row.last_due == BEGIN + 31 * SECOND
+
+
 def test_cancel_while_it_runs(world: World) -> None:
     """P6: what runs of it is ended, and it does not come again."""
     lasting(world, 60 * SECOND)
@@ -1240,6 +1252,30 @@ def test_fault_over_a_late_timer(world: World, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Tasks, "_note_if_late", fail)
     world.pass_time(5 * SECOND)
     assert standing(world) == ["succeeded"]
+
+
+def test_definition_that_does_not_fit_while_much_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: each occurrence is accounted for, those that are passed over as well."""
+    submit(world, new_task(world, pool="small", every=3 * SECOND))
+    hold(world)
+    world.pass_time(31.5 * SECOND)
+
+    def refuse(_self: object, _task: object) -> Job:
+        raise RequestRefusedError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.simulation.tasks.TaskBook.job", refuse)
+        release(world)
+    world.pass_time(5 * SECOND)
+    failed, *others = rows(world, "task:1")
+    assert (failed.outcome, failed.due, failed.count) == (Outcome.FAILED, BEGIN + SECOND, 11)
+    assert failed.last_due == BEGIN + 31 * SECOND
+    assert [(run.due, run.count) for run in others] == [
+        (BEGIN + 34 * SECOND, 1),
+        (BEGIN + 37 * SECOND, 1),
+    ]
 
 
 def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
