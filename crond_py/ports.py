@@ -106,7 +106,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class SetRun:
-    """Change where a run stands. Fields are written as they are given, None and "" included."""
+    """Change where a run stands. Fields are written as they are given, None and "" included.
+
+    With ``made_up_at`` it is one that is made up for since then: its cause is so, and it is claimed
+    anew. That stays.
+    """
 
     run_id: int
     state: State
@@ -115,6 +119,7 @@ class SetRun:
     finished_at: datetime | None = None
     retry_at: datetime | None = None
     left_as: Left | None = None
+    made_up_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,12 @@ class Recoverer:
                 self._attempts.finish(active, Outcome.MISSED, f"{WAS_DOWN}; {why}")
                 return
             if active.run.due <= now:  # it is not late but made up
-                active.run = replace(active.run, cause=Cause.CATCH_UP, claimed_at=now)
+                run = active.run = replace(active.run, cause=Cause.CATCH_UP, claimed_at=now)
+                self._parts.outbox.write(
+                    SetRun(
+                        run.id, run.state, reason=run.reason, left_as=run.left_as, made_up_at=now
+                    )
+                )
         self._admitter.wait_or_start(state, active)
 
     def _resume_what_lives(self, found: _Found) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from crond_py.model import Attempt, Run, Task
+from crond_py.model import Attempt, Cause, Run, Task
 from crond_py.ports import Claim, NewTask, SetRun, SetTask
 
 
@@ -30,8 +30,11 @@ def claimed(run_id: int, claim: Claim) -> Run:
 
 def changed(run: Run, write: SetRun) -> Run:
     """Return a run that stands elsewhere."""
+    is_made_up = write.made_up_at is not None
     return replace(
         run,
+        cause=Cause.CATCH_UP if is_made_up else run.cause,
+        claimed_at=write.made_up_at or run.claimed_at,
         state=write.state,
         outcome=write.outcome,
         reason=write.reason,

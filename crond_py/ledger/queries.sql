@@ -37,7 +37,8 @@ ON CONFLICT (job, due, era) DO NOTHING
 
 -- name: update_run
 UPDATE runs SET
-    state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ?, left_as = ?
+    state = ?, outcome = ?, reason = ?, finished_at = ?, retry_at = ?, left_as = ?,
+    cause = iif(? IS NULL, cause, 'catch_up'), claimed_at = ifnull(?, claimed_at)
 WHERE id = ?
 
 -- name: has_run

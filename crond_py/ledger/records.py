@@ -117,6 +117,7 @@ def set_run_row(write: SetRun) -> Row:
         to_us_or_none(write.retry_at),
         write.run_id,
         write.left_as and write.left_as.value,
+        to_us_or_none(write.made_up_at),
     )
 
 
@@ -155,7 +156,7 @@ def _lag_values(lag: Lag | None) -> Row:
 
 def to_set_run(row: Row) -> SetRun:
     """Make the write of its values."""
-    state, outcome, reason, finished_at, retry_at, run_id, left_as = row
+    state, outcome, reason, finished_at, retry_at, run_id, left_as, made_up_at = row
     return SetRun(
         run_id,
         State(state),
@@ -164,6 +165,7 @@ def to_set_run(row: Row) -> SetRun:
         _instant_or_none(finished_at),
         _instant_or_none(retry_at),
         None if left_as is None else Left(left_as),
+        _instant_or_none(made_up_at),
     )
 
 

@@ -322,8 +322,9 @@ class SqliteLedger(Asking):
             case Kind.CLAIM:
                 return self._claim(step)
             case Kind.RUN:
-                *values, run_id, left_as = step.row
-                if self._execute("update_run", [*values, left_as, run_id]).rowcount == 0:
+                *values, run_id, left_as, made_up_at = step.row
+                values += [left_as, made_up_at, made_up_at, run_id]
+                if self._execute("update_run", values).rowcount == 0:
                     raise self._no_such_run(to_set_run(step.row).run_id)
             case Kind.ATTEMPT:
                 self._put_attempt(step.row)

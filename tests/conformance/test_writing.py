@@ -219,6 +219,18 @@ def test_run_is_changed_as_given(ledger: Ledger, reader: LedgerReader) -> None:
     )
 
 
+def test_run_is_made_up_for(ledger: Ledger, reader: LedgerReader) -> None:
+    """Its cause and since when it is claimed are others from then on, whatever changes later."""
+    (run_id,) = enter(ledger, claim())
+    before = reader.run(run_id)
+    assert before.cause is Cause.SCHEDULE
+    ledger.write([SetRun(run_id, State.QUEUED, made_up_at=at(9))], durable=False)
+    made_up = replace(before, cause=Cause.CATCH_UP, claimed_at=at(9))
+    assert reader.run(run_id) == replace(made_up, state=State.QUEUED)
+    ledger.write([SetRun(run_id, State.RUNNING)], durable=False)
+    assert reader.run(run_id) == made_up
+
+
 ATTEMPTS = [
     Attempt(1, begun_at=T0),
     Attempt(1, begun_at=T0, pid=4321, start_ticks=2**40, boot_id="b", started_at=at(0.001)),

@@ -10,7 +10,17 @@ import pytest
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger, Trigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import EveryMode, Left, Leftovers, Missed, OnCrash, OnStop, Overlap, Retry
+from crond_py.model import (
+    Cause,
+    EveryMode,
+    Left,
+    Leftovers,
+    Missed,
+    OnCrash,
+    OnStop,
+    Overlap,
+    Retry,
+)
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, is_alive, outcomes, rows
@@ -377,6 +387,20 @@ def test_of_what_was_claimed_ahead_and_later_ones_the_newest_counts(
     is_once = missed is Missed.ONCE
     assert outcomes(world) == ["missed" if is_once else "succeeded", "succeeded"]
     assert len(world.machine.trees) == (1 if is_once else 2)
+
+
+def test_what_is_made_up_for_says_so_in_its_row(machine_with: MachineWith) -> None:
+    """P8: what was recalled and is run by the next daemon is late by what passes once that is up."""
+    world = _stopped_just_before(machine_with, JOB)
+    world.pass_time(10 * SECOND)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    (run,) = rows(world)
+    assert run.cause is Cause.CATCH_UP
+    assert run.claimed_at - run.due >= 9 * SECOND
+    lag = run.attempts[0].lag
+    assert lag is not None
+    assert lag.own < SECOND
 
 
 def test_what_is_back_before_its_instant_starts_at_it(machine_with: MachineWith) -> None:
