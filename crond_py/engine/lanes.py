@@ -11,12 +11,13 @@ Not responsible for taking tasks up, nor for timers (``tasks``).
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
 from crond_py.dataclass import dataclass
-from crond_py.model import Lane
+from crond_py.model import Lane, Scale
 from crond_py.ports import Timer
 
 MOST_WAITING = 64
@@ -54,9 +55,14 @@ def hindrances_since(hindered: Hindered, due_ns: int) -> Sequence[Hindrance]:
     return tuple(dict.fromkeys(what for _, what in hindered[over:]))
 
 
+_FEW = 64
+
+
 @dataclass(slots=True, eq=False)
 class LaneState:
     """One lane. ``first_due`` is on the lane's scale; None: no task of it is left to take up.
+
+    It is set by ``FirstDues``.
 
     ``open`` counts the tasks that are left, ``waiting`` the runs that wait for a slot.
     ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
@@ -88,9 +94,52 @@ class LaneState:
         if len(self.hindered) > MOST_NOTED:
             self.hindered = (self.hindered[0], *self.hindered[2:])
 
-    def note_due(self, due: datetime) -> bool:
-        """Note that a task is due then; True where that is the first one now."""
-        if self.first_due is not None and self.first_due <= due:
+
+class FirstDues:
+    """The first due instants of all lanes, on each scale.
+
+    A lane's is a heap entry with the instant it had; when that changes, a new entry is made, and
+    the old one dropped when it is met. So the first of all is found without a look at every lane.
+    """
+
+    def __init__(self) -> None:
+        self._heaps: dict[Scale, list[tuple[datetime, int, LaneState]]] = {}
+        self._tidy_at = dict.fromkeys(Scale, _FEW)
+        self._count = 0
+
+    def set(self, lane: LaneState, due: datetime | None) -> None:
+        """Set when the first task of a lane is due; None: there is none, or it is let go of."""
+        if due == lane.first_due:
+            return
+        lane.first_due = due
+        if due is not None:
+            self._enter(lane, due)
+
+    def note(self, lane: LaneState, due: datetime) -> bool:
+        """Note that a task of a lane is due then; True where that is its first one now."""
+        if lane.first_due is not None and lane.first_due <= due:
             return False
-        self.first_due = due
+        self.set(lane, due)
         return True
+
+    def first(self, scale: Scale) -> datetime | None:
+        """Return the first of all on a scale; None: there is nothing to come."""
+        heap = self._heaps.get(scale, [])
+        while heap and not _is_valid(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _enter(self, lane: LaneState, due: datetime) -> None:
+        scale = lane.lane.scale
+        heap = self._heaps.setdefault(scale, [])
+        self._count += 1
+        heapq.heappush(heap, (due, self._count, lane))
+        if len(heap) > self._tidy_at[scale]:
+            heap[:] = {entry[2]: entry for entry in heap if _is_valid(entry)}.values()
+            heapq.heapify(heap)
+            self._tidy_at[scale] = max(_FEW, 2 * len(heap))
+
+
+def _is_valid(entry: tuple[datetime, int, LaneState]) -> bool:
+    due, _, lane = entry
+    return lane.first_due == due

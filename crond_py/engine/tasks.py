@@ -26,7 +26,7 @@ from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
-from crond_py.engine.lanes import Hindrance, LaneState
+from crond_py.engine.lanes import FirstDues, Hindrance, LaneState
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import Crowd, seen
@@ -54,8 +54,8 @@ class Tasks:
     """Keeps a timer for each lane, and takes up what is due.
 
     A lane is ``hungry`` when more of its tasks are to be taken up at the end of this batch of
-    events. ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not
-    know yet.
+    events, ``unread`` while it is not known which of them are due. ``unwritten`` are tasks that
+    have moved on, as they stand, which the ledger does not know yet.
     """
 
     def __init__(
@@ -67,7 +67,9 @@ class Tasks:
         self._attendance = Attendance(parts)
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
+        self._first_dues = FirstDues()
         self._hungry: dict[LaneState, None] = {}
+        self._unread: dict[LaneState, None] = {}
         self._unwritten: dict[int, Task] = {}
         self._pools: frozenset[str] = frozenset()
 
@@ -109,15 +111,16 @@ class Tasks:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
         self._attendance.begin(stored, now, gap)
         for lane, stock in self._ledger.lanes().items():
-            self._lanes[lane] = LaneState(
-                lane, self._parts.most_waiting, stock.open, stock.first_due
-            )
-        for state in self._register.tasks.values():
-            for active in [*state.active, *state.queued]:
+            state = self._lane(lane)
+            state.open = stock.open
+            self._first_dues.set(state, stock.first_due)
+        for job in self._register.tasks.values():
+            for active in [*job.active, *job.queued]:
                 self._watch(self._lane_of(active), active)
-        for each in self._lanes.values():
+        for each in list(self._lanes.values()):
             self._note_left(each, now)
             self._arm(each)
+            self._let_go(each)
 
     def _note_left(self, lane: LaneState, now: datetime) -> None:
         """Note where an earlier daemon has left something of a lane that was due.
@@ -171,7 +174,7 @@ class Tasks:
         for task in (each.task for each in submitted if each.is_new):
             lane = self._lane(task.lane)
             lane.open += 1
-            if lane.note_due(task.due):
+            if self._first_dues.note(lane, task.due):
                 self._arm(lane)
         return [
             replace(each, task=replace(each.task, due=wall(each.task.lane.scale, each.task.due)))
@@ -200,7 +203,7 @@ class Tasks:
         runs = [seen(active) for state in states for active in [*state.active, *state.queued]]
         first = [
             self._attendance.wall(scale, due)
-            for scale, due in self._first_dues().items()
+            for scale, due in self._first_of_each_scale().items()
             if due is not None
         ]
         total = sum(lane.open for lane in self._lanes.values())
@@ -251,11 +254,11 @@ class Tasks:
             for pool, number in held.items()
             if number
         ]
-        if unread := [lane for lane in self._lanes.values() if lane.unread]:
-            number = sum(lane.open for lane in unread)
+        if self._unread:
+            number = sum(lane.open for lane in self._unread)
             troubles.append(
                 f"submitted tasks ({number}) wait, as nobody knows which of them are due: "
-                f"{unread[0].unread}"
+                f"{next(iter(self._unread)).unread}"
             )
         return troubles
 
@@ -298,14 +301,16 @@ class Tasks:
 
     def _note_unread(self, lane: LaneState, why: str) -> None:
         """Note, and say once, that the ledger cannot tell which tasks of a lane are due."""
-        if not any(each.unread for each in self._lanes.values()):
+        if not self._unread:
             log.error("it is not known which tasks are due; they wait", extra=fields(reason=why))
         lane.unread = why
+        self._unread[lane] = None
 
     def _note_read(self, lane: LaneState) -> None:
         if lane.unread:
             lane.unread = ""
-            if not any(each.unread for each in self._lanes.values()):
+            del self._unread[lane]
+            if not self._unread:
                 log.warning("it is known again which tasks are due", extra=fields())
 
     def _feed(self, lane: LaneState) -> None:
@@ -324,7 +329,7 @@ class Tasks:
         left = next((n for n, task in enumerate(found) if n == room or task.due > until), None)
         for task in found[:left]:
             self._take_up(lane, task, now)
-        lane.first_due = None if left is None else found[left].due
+        self._first_dues.set(lane, None if left is None else found[left].due)
         self._note_read(lane)
         self._arm(lane)
         self._let_go(lane)
@@ -348,7 +353,7 @@ class Tasks:
 
     def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
         self._unwritten.pop(task_id, None)
-        if next_due is not None and lane.note_due(next_due):
+        if next_due is not None and self._first_dues.note(lane, next_due):
             self._arm(lane)
 
     def _watch(self, lane: LaneState, active: ActiveRun) -> None:
@@ -382,6 +387,8 @@ class Tasks:
         """Forget a lane that has nothing left."""
         if not lane.open and not lane.waiting:
             self._disarm(lane)
+            self._first_dues.set(lane, None)
+            self._unread.pop(lane, None)
             self._lanes.pop(lane.lane, None)
 
     def _arm(self, lane: LaneState) -> None:
@@ -411,16 +418,15 @@ class Tasks:
             self._parts.timers.cancel(lane.timer)
             lane.timer = None
 
-    def _first_dues(self) -> dict[Scale, datetime | None]:
+    def _first_of_each_scale(self) -> dict[Scale, datetime | None]:
         """Return the first due instant of each scale that is left to be taken up."""
-        dues: dict[Scale, list[datetime]] = {scale: [] for scale in Scale}
-        for lane in self._lanes.values():
-            if lane.first_due is not None:
-                dues[lane.lane.scale].append(lane.first_due)
+        first = {scale: self._first_dues.first(scale) for scale in Scale}
         for task in self._unwritten.values():
-            if task.ended_at is None:
-                dues[task.lane.scale].append(task.due)
-        return {scale: min(known, default=None) for scale, known in dues.items()}
+            scale = task.lane.scale
+            known = first[scale]
+            if task.ended_at is None and (known is None or task.due < known):
+                first[scale] = task.due
+        return first
 
     def attend(self) -> None:
         """Note, with what is written anyway, up to when tasks were attended to."""
@@ -430,7 +436,7 @@ class Tasks:
 
     def _attend(self) -> None:
         until = self._parts.timekeeper.now() + AHEAD
-        self._attendance.attend(until, self._first_dues())
+        self._attendance.attend(until, self._first_of_each_scale())
 
 
 def _waits_for_a_slot(state: JobState) -> bool:

@@ -1,13 +1,20 @@
-"""What is remembered of what has kept a lane back."""
+"""What is known of lanes: what has kept one back, and which has the first task of all."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 
-from crond_py.engine.lanes import MOST_NOTED, Hindrance, LaneState, hindrances_since
-from crond_py.model import Lane
+from crond_py.engine.lanes import (
+    MOST_NOTED,
+    FirstDues,
+    Hindrance,
+    LaneState,
+    hindrances_since,
+)
+from crond_py.model import Lane, Scale
 
 FULL, HELD, UNREAD = Hindrance.FULL, Hindrance.HELD, Hindrance.UNREAD
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -50,3 +57,27 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_nothing_has_kept_it_back() -> None:
     """A lane that was taken up in time has no reason to tell."""
     assert hindrances_since(lane().hindered, 5) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_of_all_lanes(seed: int) -> None:
+    """It is the smallest of what each lane has, and what is kept for that is bounded."""
+    random, dues = Random(seed), FirstDues()
+    lanes = [
+        LaneState(Lane("default", 0, str(number), random.choice(list(Scale))))
+        for number in range(random.choice((1, 3, 50)))
+    ]
+    for _ in range(2000):
+        lane, due = random.choice(lanes), NOW + timedelta(seconds=random.randrange(40))
+        before = lane.first_due
+        if random.random() < 0.5:
+            assert dues.note(lane, due) == (before is None or due < before)
+            assert lane.first_due == (due if before is None else min(before, due))
+        else:
+            expected = random.choice((due, None))
+            dues.set(lane, expected)
+            assert lane.first_due == expected
+        for scale in Scale:
+            known = [each.first_due for each in lanes if each.lane.scale is scale]
+            assert dues.first(scale) == min(filter(None, known), default=None)
+    assert sum(map(len, dues._heaps.values())) <= 2 * len(lanes) + 128

@@ -390,7 +390,7 @@ def test_of_what_was_claimed_ahead_and_later_ones_the_newest_counts(
 
 
 def test_what_is_made_up_for_says_so_in_its_row(machine_with: MachineWith) -> None:
-    """P8: what was recalled and is run by the next daemon is late by what passes once that is up."""
+    """P8: what was recalled and is run by the next daemon is late by what passes in that."""
     world = _stopped_just_before(machine_with, JOB)
     world.pass_time(10 * SECOND)
     world.boot_daemon()

@@ -11,6 +11,7 @@ import pytest
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.attendance import MOST_ABSENCES, TASKS
 from crond_py.engine.events import Call, TimersFired
+from crond_py.engine.lanes import LaneState
 from crond_py.engine.retention import OFTEN
 from crond_py.engine.tasks import Tasks
 from crond_py.engine.telling import INTERNAL_FAULT
@@ -171,6 +172,48 @@ def test_memory_does_not_grow_with_what_is_stored(world: World) -> None:
     begun = [int(tree.job.removeprefix("task:")) for tree in world.machine.trees]
     assert begun == list(range(1, 301))
     assert {run.cause for run in all_rows(world)} == {Cause.SCHEDULE}
+
+
+def lanes_of(world: World) -> dict[Lane, LaneState]:
+    """Return the lanes that the engine knows."""
+    assert world.daemon is not None
+    return world.daemon.core._tasks._lanes
+
+
+def test_what_is_taken_up_costs_no_look_at_every_lane(world: World) -> None:
+    """P4: a thousand groups with tasks that come later cost a task that is due nothing."""
+    submit(world, *[new_task(world, group=f"g{n}", in_=(n + 1) * HOUR) for n in range(50)])
+    submit(world, new_task(world, every=5 * SECOND), new_task(world, group="other"))
+
+    class Watched(dict[Lane, LaneState]):
+        looks = 0
+
+        def values(self) -> Any:
+            self.looks += 1
+            return super().values()
+
+    assert world.daemon is not None
+    watched = world.daemon.core._tasks._lanes = Watched(lanes_of(world))
+    world.pass_time(60 * SECOND)
+    assert watched.looks == 0
+    assert len(all_rows(world)) > 10
+    assert len(watched) == 51
+    counts = world.daemon.core.status().tasks
+    assert counts.next_due is not None
+    assert counts.next_due - world.clock.now() <= 5 * SECOND
+
+
+def test_lanes_that_have_nothing_left_are_let_go_of(world: World) -> None:
+    """Memory does not grow with the groups that ever were; nor after a restart."""
+    lasting(world, 60 * SECOND)
+    submit(world, *[new_task(world, group=f"g{n}") for n in range(20)])
+    submit(world, new_task(world, pool="tiny"), new_task(world, pool="tiny"))
+    world.pass_time(5 * SECOND)
+    assert list(lanes_of(world)) == [Lane("tiny", 0, "alice")]
+    restart(world, SECOND)
+    assert list(lanes_of(world)) == [Lane("tiny", 0, "alice")]
+    world.pass_time(200 * SECOND)
+    assert (open_tasks(world), in_memory(world), lanes_of(world)) == ([], 0, {})
 
 
 def test_another_group_does_not_wait_for_a_crowd(world: World) -> None:
