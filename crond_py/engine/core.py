@@ -94,6 +94,7 @@ class Core:
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
         self._ledger_settling: Timer | None = None
+        self._pools: frozenset[str] = frozenset()
         self._is_limit_over = False
         self._are_starts_given_up = False
         self._on_stopped: list[Callable[[], None]] = []
@@ -171,6 +172,7 @@ class Core:
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
         pools = self._register.pools
+        self._pools = frozenset(crontab.pools)
         for name in [name for name in pools if name not in crontab.pools]:
             if pools[name].is_in_use:
                 pools[name].pool = absent_pool(name)
@@ -486,6 +488,7 @@ class Core:
             pools=tuple(
                 pool_status(slots, waiting[name], self._parts.timekeeper.reading())
                 for name, slots in self._register.pools.items()
+                if name in self._pools or slots.is_in_use
             ),
             troubles=tuple(troubles),
             tasks=self._tasks.counts(),

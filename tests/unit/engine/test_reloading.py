@@ -58,6 +58,21 @@ def test_a_pool_that_is_gone_is_not_shown(machine_with: MachineWith) -> None:
     assert {pool.name for pool in world.daemon.core.status().pools} == {"default"}
 
 
+def test_a_pool_that_was_in_use_when_it_was_removed(machine_with: MachineWith) -> None:
+    """It is shown until its last run has ended, and not until somebody reads the file again."""
+    world = machine_with(lasts=5 * MINUTE)
+    job = replace(JOB, pool="batch")
+    reload(world, job, pools=(Pool("default"), Pool("batch", 2)))
+    world.pass_time(MINUTE)
+    reload(world, JOB, pools=(Pool("default"),))
+    assert world.daemon is not None
+    core = world.daemon.core
+    shown = [(pool.name, pool.workers, pool.running) for pool in core.status().pools]
+    assert shown == [("default", None, 0), ("batch", 0, 1)]
+    world.pass_time(5 * MINUTE)
+    assert [pool.name for pool in core.status().pools] == ["default"]
+
+
 def test_run_again_after_its_pool_was_removed(machine_with: MachineWith) -> None:
     """P3: what is run again begins where the file says now, not in a pool that is gone."""
     again = replace(JOB, pool="batch", on_crash=OnCrash.RERUN)
