@@ -10,7 +10,7 @@ from typing import Final
 from crond_py.cli import say
 from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, Json, StateDir, places_of
-from crond_py.cli.records import job_record, job_state, standing
+from crond_py.cli.records import job_record, job_state, oldest_waiting, standing
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, relative_text, span_text, zone_of
 from crond_py.clock import SystemClock
@@ -44,7 +44,7 @@ def command(*, crontab: Crontab = None, state_dir: StateDir = None, as_json: Jso
     if listed is None:
         listed = _from_files(places)
     if as_json:
-        say.out_json([job_record(job) for job in listed.jobs])
+        say.out_json([job_record(job, listed.now) for job in listed.jobs])
     elif listed.jobs:
         show(_table(listed))
     else:
@@ -118,18 +118,20 @@ def _next_due(job: Job, cursor: Cursor | None, now: datetime) -> datetime | None
 
 
 def _table(listed: JobList) -> Table:
-    table = Table(
-        [
-            Column("JOB"),
-            Column("SCHEDULE", drop=2, least=_LEAST_SCHEDULE),
-            Column("NEXT DUE"),
-            Column("IN", drop=3, is_right=True),
-            Column("LATE", drop=4, is_right=True),
-            Column("LAST", drop=1, is_state=True),
-            Column("STATE", is_state=True),
-        ]
-    )
-    for job in listed.jobs:
+    waits = [oldest_waiting(job, listed.now) for job in listed.jobs]
+    columns = [
+        Column("JOB"),
+        Column("SCHEDULE", drop=2, least=_LEAST_SCHEDULE),
+        Column("NEXT DUE"),
+        Column("IN", drop=3, is_right=True),
+        Column("LATE", drop=4, is_right=True),
+        Column("LAST", drop=1, is_state=True),
+        Column("STATE", is_state=True),
+    ]
+    if any(waits):
+        columns.append(Column("OLDEST", drop=5, is_right=True))
+    table = Table(columns)
+    for job, oldest in zip(listed.jobs, waits, strict=True):
         table.add(
             job.name,
             job.schedule,
@@ -138,6 +140,7 @@ def _table(listed: JobList) -> Table:
             span_text(job.lag.p50) if job.lag else "",
             standing(job.last) if job.last else "-",
             doing(job),
+            *([span_text(oldest) if oldest is not None else ""] if any(waits) else []),
         )
     return table
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from signal import Signals
 
 from crond_py.cli import say
-from crond_py.cli.records import standing, took
+from crond_py.cli.records import standing, took, waited_for
 from crond_py.cli.render import show_facts
 from crond_py.cli.times import local_text, span_text
 from crond_py.model import Attempt, Exit, Lag, Run
@@ -45,13 +47,8 @@ def _lag_text(lag: Lag) -> str:
 
     What it waited for jobs that it follows makes it no later, and is told behind that.
     """
-    parts = {
-        "pycron": lag.dispatch,
-        "an earlier run": lag.overlap,
-        "a slot": lag.pool,
-        "the system": lag.spawn,
-    }
-    waited = sorted(((span, name) for name, span in parts.items() if span), reverse=True)
+    parts = waited_for(replace(lag, dependency=timedelta(0))).items()
+    waited = sorted(((span, name) for name, span in parts if span), reverse=True)
     text = ", ".join(f"{span_text(span)} for {name}" for span, name in waited)
     late = f"{span_text(lag.own)}" + (f"; waited {text}" if text else "")
     if not lag.dependency:

@@ -10,7 +10,7 @@ from typing import Any
 
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import JobView
-from crond_py.engine.view import LagSummary
+from crond_py.engine.view import LagCauses, LagFigures, LagSummary
 from crond_py.model import Attempt, Lag, Run, State
 
 
@@ -99,17 +99,48 @@ def _lag_record(lag: Lag) -> dict[str, float]:
     }
 
 
-def lag_summary_record(summary: LagSummary | None) -> dict[str, float] | None:
-    """Return how late runs have started, in seconds, and of how many that is known."""
+def lag_summary_record(summary: LagSummary | None) -> dict[str, Any] | None:
+    """Return how late runs have started, in seconds, of how many that is known, and why."""
     if summary is None:
         return None
+    causes = summary.causes
     return {
-        "last": summary.last.total_seconds(),
-        "p50": summary.p50.total_seconds(),
-        "p99": summary.p99.total_seconds(),
-        "max": summary.largest.total_seconds(),
+        **_figures_record(summary),
         "count": summary.count,
+        "causes": {
+            "dispatch": _figures_record(causes.dispatch),
+            "dependency": _figures_record(causes.dependency),
+            "overlap": _figures_record(causes.overlap),
+            "pool": _figures_record(causes.pool),
+            "spawn": _figures_record(causes.spawn),
+        },
     }
+
+
+def _figures_record(figures: LagFigures | LagSummary) -> dict[str, float]:
+    return {
+        "last": figures.last.total_seconds(),
+        "p50": figures.p50.total_seconds(),
+        "p99": figures.p99.total_seconds(),
+        "max": figures.largest.total_seconds(),
+    }
+
+
+def waited_for(parts: Lag | LagCauses) -> dict[str, Any]:
+    """Return the parts of a lag by what was waited for, in words."""
+    return {
+        "pycron": parts.dispatch,
+        "an earlier run": parts.overlap,
+        "a slot": parts.pool,
+        "the system": parts.spawn,
+        "jobs that it follows": parts.dependency,
+    }
+
+
+def oldest_waiting(job: JobView, now: datetime) -> timedelta | None:
+    """Return for how long that of a job's runs waits which waits longest; None: none does."""
+    waits = (now - run.claimed_at for run in job.active if run.state is State.QUEUED)
+    return max(waits, default=None)
 
 
 def job_state(job: JobView) -> str:
@@ -121,8 +152,8 @@ def job_state(job: JobView) -> str:
     return "idle" if job.enabled else "disabled"
 
 
-def job_record(job: JobView) -> dict[str, Any]:
-    """Return a job as JSON."""
+def job_record(job: JobView, now: datetime) -> dict[str, Any]:
+    """Return a job as JSON, as it stands at an instant."""
     return {
         "job": job.name,
         "schedule": job.schedule,
@@ -131,6 +162,8 @@ def job_record(job: JobView) -> dict[str, Any]:
         "state": job_state(job),
         "next_due": _instant(job.next_due),
         "active": [run_record(run) for run in job.active],
+        "waiting": sum(run.state is State.QUEUED for run in job.active),
+        "oldest_waiting_seconds": _seconds(oldest_waiting(job, now)),
         "last": run_record(job.last) if job.last else None,
         "lag": lag_summary_record(job.lag),
         "overlap": job.overlap,

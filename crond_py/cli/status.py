@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from crond_py.cli import say
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
-from crond_py.cli.records import lag_summary_record, run_record
+from crond_py.cli.records import lag_summary_record, run_record, waited_for
 from crond_py.cli.render import Cell, Column, Table, show
 from crond_py.cli.times import brief_text, local_text, relative_text, span_text
 from crond_py.control.client import call
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import DaemonStatus, GetStatus
+from crond_py.engine.view import LagCauses, LagFigures
 from crond_py.model import Run, State, task_id_of
 
 EXAMPLES = ("pycron status",)
@@ -146,6 +148,7 @@ def _pools(status: DaemonStatus) -> Table:
             Column("P50", drop=4, is_right=True),
             Column("P99", drop=3, is_right=True),
             Column("MAX", drop=5, is_right=True),
+            Column("MOSTLY FOR", drop=6),
         ]
     )
     for pool in status.pools:
@@ -158,8 +161,18 @@ def _pools(status: DaemonStatus) -> Table:
             str(pool.waiting),
             span_text(pool.oldest_waiting) if pool.oldest_waiting is not None else "",
             *(map(span_text, (lag.last, lag.p50, lag.p99, lag.largest)) if lag else [""] * 4),
+            _mostly_for(lag.causes) if lag else "",
         )
     return table
+
+
+def _mostly_for(causes: LagCauses) -> str:
+    """Say what makes runs of a pool late, by the 99th percentiles; the work of others does not."""
+    p99, what = max(
+        (figures.p99, what)
+        for what, figures in waited_for(replace(causes, dependency=LagFigures())).items()
+    )
+    return what if p99 else ""
 
 
 def _record(status: DaemonStatus) -> dict[str, Any]:

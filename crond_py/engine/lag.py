@@ -33,6 +33,8 @@ LAGS_OF_A_JOB = 100
 """Of how many starts of one job it is known; there may be a hundred thousand jobs."""
 
 _MICROSECOND = timedelta(microseconds=1)
+_NARROW, _WIDE = "I", "q"
+_WIDEST_NARROW = (1 << 8 * array(_NARROW).itemsize) - 1
 
 
 class Wait(Enum):
@@ -87,23 +89,42 @@ class Waits:
 
 
 class LagRecord:
-    """The lags of the newest starts of a pool or a job, without what they waited for others."""
+    """The lags of the newest starts of a pool or a job, and what they are made of.
+
+    There may be one for each of a hundred thousand jobs, so it is small: a column for each cause
+    that there was, of narrow numbers as long as none is wide; ``dispatch`` is the rest of a lag.
+    """
+
+    __slots__ = ("_columns", "_next", "_remembered")
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
-        self._lags_us = array("q")
+        self._columns: list[array[int] | None] = [array(_NARROW), *[None] * 4]
         self._next = 0
 
     def add(self, lag: Lag) -> None:
         """Remember the lag of a run that has started."""
-        lag_us = lag.own // _MICROSECOND
-        if len(self._lags_us) < self._remembered:
-            self._lags_us.append(lag_us)
-        else:
-            self._lags_us[self._next % self._remembered] = lag_us
+        spans = (lag.own, lag.dependency, lag.overlap, lag.pool, lag.spawn)
+        for index, span in enumerate(spans):
+            self._enter(index, span // _MICROSECOND)
         self._next += 1
+
+    def _enter(self, index: int, span_us: int) -> None:
+        column = self._columns[index]
+        if column is None:
+            if not span_us:
+                return
+            column = array(_NARROW, [0]) * min(self._next, self._remembered)
+        if span_us > _WIDEST_NARROW:
+            column = array(_WIDE, column)
+        place = self._next % self._remembered
+        if place == len(column):
+            column.append(span_us)
+        else:
+            column[place] = span_us
+        self._columns[index] = column
 
     def sample(self) -> LagSample:
         """Return a copy; what it comes to can be worked out where there is time."""
-        newest = self._lags_us[(self._next - 1) % self._remembered] if self._next else 0
-        return LagSample(self._lags_us[:], newest)
+        copies = (column[:] if column is not None else () for column in self._columns)
+        return LagSample((self._next - 1) % self._remembered, *copies)

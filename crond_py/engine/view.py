@@ -11,35 +11,90 @@ from crond_py.model import Run
 
 
 @dataclass(frozen=True, slots=True)
+class LagFigures:
+    """The newest of some spans, and their distribution."""
+
+    last: timedelta = timedelta(0)
+    p50: timedelta = timedelta(0)
+    p99: timedelta = timedelta(0)
+    largest: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class LagCauses:
+    """How long runs have waited for each of what they waited for; see ``model.Lag``."""
+
+    dispatch: LagFigures = LagFigures()
+    dependency: LagFigures = LagFigures()
+    overlap: LagFigures = LagFigures()
+    pool: LagFigures = LagFigures()
+    spawn: LagFigures = LagFigures()
+
+
+@dataclass(frozen=True, slots=True)
 class LagSummary:
-    """The newest lag, and the distribution of those that are remembered; time for others not."""
+    """The newest lag, and the distribution of those that are remembered; time for others not.
+
+    ``causes`` has the same of each part of them, and of the time for others.
+    """
 
     last: timedelta
     p50: timedelta
     p99: timedelta
     largest: timedelta
     count: int
+    causes: LagCauses = LagCauses()
 
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """The lags of the newest starts, in microseconds and no order, and the newest of them."""
+    """The lags of the newest starts, and their parts, in microseconds and no order.
 
-    lags_us: Sequence[int]
-    newest_us: int
+    The place of a start is the same in each; a part that there never was is empty. ``newest`` is
+    the place of the newest start.
+    """
+
+    newest: int
+    own_us: Sequence[int]
+    dependency_us: Sequence[int] = ()
+    overlap_us: Sequence[int] = ()
+    pool_us: Sequence[int] = ()
+    spawn_us: Sequence[int] = ()
 
     def summary(self) -> LagSummary | None:
         """Return the distribution, by nearest rank; None where nothing has started yet."""
-        if not self.lags_us:
+        if not self.own_us:
             return None
-        ordered = sorted(self.lags_us)
-        number = len(ordered)
-        # The place, from 0, of a percentile by nearest rank is ceil(percent / 100 * number) - 1.
-        p50, p99 = (ordered[-(-percent * number // 100) - 1] for percent in (50, 99))
-        last, p50_, p99_, largest = (
-            timedelta(microseconds=value) for value in (self.newest_us, p50, p99, ordered[-1])
+        own = self._figures(self.own_us)
+        return LagSummary(
+            own.last,
+            own.p50,
+            own.p99,
+            own.largest,
+            len(self.own_us),
+            LagCauses(
+                dispatch=self._figures(self._dispatch_us()),
+                dependency=self._figures(self.dependency_us),
+                overlap=self._figures(self.overlap_us),
+                pool=self._figures(self.pool_us),
+                spawn=self._figures(self.spawn_us),
+            ),
         )
-        return LagSummary(last, p50_, p99_, largest, number)
+
+    def _dispatch_us(self) -> Sequence[int]:
+        rest = self.own_us
+        for part in filter(None, (self.overlap_us, self.pool_us, self.spawn_us)):
+            rest = [whole - spent for whole, spent in zip(rest, part, strict=True)]
+        return rest
+
+    def _figures(self, spans_us: Sequence[int]) -> LagFigures:
+        if not spans_us:
+            return LagFigures()
+        ordered = sorted(spans_us)
+        # The place, from 0, of a percentile by nearest rank is ceil(percent / 100 * number) - 1.
+        p50, p99 = (ordered[-(-percent * len(ordered) // 100) - 1] for percent in (50, 99))
+        values = (spans_us[self.newest], p50, p99, ordered[-1])
+        return LagFigures(*(timedelta(microseconds=value) for value in values))
 
 
 @dataclass(frozen=True, slots=True)

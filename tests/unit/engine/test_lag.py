@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Group, Job, Pool
-from crond_py.engine.lag import LagRecord, Wait, Waits
+from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait, Waits
 from crond_py.model import Exit, Lag, Overlap, Retry, State
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
@@ -19,6 +22,7 @@ from tests.unit.engine.test_chains import HEAD, after, to_the_hour
 MINUTE = timedelta(minutes=1)
 JOB = Job("a", CronTrigger(("0 * * * *",)), "true", timezone="UTC")
 MS = 1_000_000
+CAUSES = ("dispatch", "dependency", "overlap", "pool", "spawn")
 
 
 def test_each_moment_counts_to_what_is_waited_for() -> None:
@@ -61,6 +65,43 @@ def test_percentiles_are_by_nearest_rank(lags: range | list[int], p50: int, p99:
     assert summary.p99 == timedelta(milliseconds=p99)
     assert summary.largest == timedelta(milliseconds=max(lags))
     assert summary.last == timedelta(milliseconds=list(lags)[-1])
+
+
+SPANS = st.one_of(
+    st.just(timedelta(0)),
+    st.integers(0, 10**6).map(lambda ms: timedelta(milliseconds=ms)),
+    st.integers(0, 400).map(lambda days: timedelta(days=days, microseconds=1)),
+)
+
+
+@given(st.lists(st.builds(Lag, SPANS, SPANS, SPANS, SPANS, SPANS), min_size=1, max_size=20))
+def test_the_distribution_is_split_by_cause(lags: list[Lag]) -> None:
+    """Of each cause there is what a list of its spans, the newest ones, comes to."""
+    record = LagRecord(8)
+    for lag in lags:
+        record.add(lag)
+    summary = record.sample().summary()
+    newest = lags[-8:]
+    assert summary is not None
+    assert summary.count == len(newest)
+    of_causes = {name: getattr(summary.causes, name) for name in CAUSES}
+    for name, figures in {"own": summary, **of_causes}.items():
+        spans = [getattr(lag, name) for lag in newest]
+        ranked = sorted(spans)
+        assert figures.last == spans[-1]
+        assert figures.p50 == ranked[(len(ranked) - 1) // 2]
+        assert figures.p99 == figures.largest == ranked[-1]
+
+
+def test_a_record_of_a_job_is_small() -> None:
+    """Most jobs wait for the daemon and the system alone: four bytes for each of these a start."""
+    record = LagRecord(LAGS_OF_A_JOB)
+    for _ in range(2 * LAGS_OF_A_JOB):
+        record.add(Lag(dispatch=SECOND, spawn=SECOND))
+    sample = record.sample()
+    assert (sample.dependency_us, sample.overlap_us, sample.pool_us) == ((), (), ())
+    columns = (sample.own_us, sample.spawn_us)
+    assert sum(map(sys.getsizeof, columns)) < 2 * 4 * LAGS_OF_A_JOB + 200
 
 
 def test_only_the_newest_are_remembered() -> None:

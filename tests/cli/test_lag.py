@@ -1,0 +1,114 @@
+"""How the commands show what waits, how late runs start, and what for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from crond_py.control.address import Peer
+from crond_py.control.protocol import (
+    DaemonStatus,
+    GetStatus,
+    JobList,
+    JobView,
+    ListJobs,
+    Request,
+)
+from crond_py.engine.lag import LagRecord
+from crond_py.engine.view import LagSummary, PoolStatus
+from crond_py.model import Lag, State
+from tests.cli.program import environment, pycron
+from tests.cli.running import serving
+from tests.unit.control.fakes import ME, NOON, RUNNING
+
+SECOND = timedelta(seconds=1)
+QUEUED = replace(RUNNING, id=9, state=State.QUEUED, claimed_at=NOON - 20 * SECOND, attempts=())
+
+
+def summary_of(*lags: Lag) -> LagSummary:
+    """Return what some starts come to."""
+    record = LagRecord()
+    for lag in lags:
+        record.add(lag)
+    summary = record.sample().summary()
+    assert summary is not None
+    return summary
+
+
+SLOTS = summary_of(
+    Lag(dispatch=SECOND), Lag(dependency=99 * SECOND, overlap=2 * SECOND, pool=5 * SECOND)
+)
+
+
+def answer(request: Request[object], peer: Peer) -> object:
+    """Tell of a pool that is late and of another, and of a job of which two runs wait."""
+    if isinstance(request, GetStatus):
+        late = PoolStatus("batch", 1, 1, 2, 20 * SECOND, SLOTS)
+        pools = (late, PoolStatus("default", None, 0, 0))
+        return DaemonStatus(
+            ME.pid, "1", NOON, NOON, False, (), 1, 1, (), pools, (), None, ""
+        )  # fmt: skip
+    if isinstance(request, ListJobs):
+        newer = replace(QUEUED, id=10, claimed_at=NOON - SECOND)
+        waits = JobView(
+            "poll", "1m", "UTC", True, None, (RUNNING, QUEUED, newer), None, "queue", "x", lag=SLOTS
+        )  # fmt: skip
+        return JobList(NOON, (), (waits, replace(waits, name="calm", active=(), lag=None)))
+    raise TypeError(request)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose home is empty."""
+    return environment(tmp_path, COLUMNS="200")
+
+
+def test_status_says_what_a_pool_is_late_for(env: dict[str, str]) -> None:
+    """By name in the table, and by figures for each cause for programs."""
+    with serving(env, answer):
+        *_, head, batch, default = pycron("status", env=env).stdout.splitlines()
+        found = json.loads(pycron("status", "--json", env=env).stdout)["pools"]
+    assert head.split()[-3:] == ["MAX", "MOSTLY", "FOR"]
+    assert batch.split() == [
+        "batch",
+        "1",
+        "1",
+        "2",
+        "20s",
+        "7.0s",
+        "1.0s",
+        "7.0s",
+        "7.0s",
+        "a",
+        "slot",
+    ]
+    assert default.split() == ["default", "any", "0", "0"]
+    assert found[1]["lag"] is None
+    lag = found[0]["lag"]
+    assert (lag["max"], lag["count"]) == (7, 2)
+    assert lag["causes"]["pool"] == {"last": 5, "p50": 0, "p99": 5, "max": 5}
+    assert lag["causes"]["dispatch"] == {"last": 0, "p50": 0, "p99": 1, "max": 1}
+    assert {name: figures["max"] for name, figures in lag["causes"].items()} == {
+        "dispatch": 1,
+        "dependency": 99,
+        "overlap": 2,
+        "pool": 5,
+        "spawn": 0,
+    }
+
+
+def test_list_says_how_many_runs_of_a_job_wait_and_how_long(env: dict[str, str]) -> None:
+    """The oldest one of them counts."""
+    with serving(env, answer):
+        head, poll, calm = pycron("list", env=env).stdout.splitlines()
+        found = json.loads(pycron("list", "--json", env=env).stdout)
+    assert head.split()[-1] == "OLDEST"
+    assert poll.split()[-4:] == ["running,", "queued", "(2)", "20s"]
+    assert calm.split()[-1] == "idle"
+    assert (found[0]["waiting"], found[0]["oldest_waiting_seconds"]) == (2, 20)
+    assert (found[1]["waiting"], found[1]["oldest_waiting_seconds"]) == (0, None)
+    assert found[0]["lag"]["causes"]["overlap"]["max"] == 2
