@@ -560,7 +560,10 @@ class Core:
         pending = []
         if self._tasks.cancel(task_id, _ON_REQUEST):
             pending.append(Cancelled(0, name, "pending", ending=False))
+            self._retention.forget_task(name)
         state = self._register.tasks.get(name)
+        if state is not None:
+            state.is_over = True
         runs = [*state.queued, *state.active] if state is not None else []
         if not pending and not runs:
             task = self._ledger.task(task_id)

@@ -149,7 +149,8 @@ class JobState:
     waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
     have had one before the clock was set back. ``is_set_late``: its timer was set only when
     ``next_due`` had passed. ``fault`` says why the job was disabled by the engine. ``is_task``: it
-    was not in a crontab but handed in, and is known only as long as it has a run.
+    was not in a crontab but handed in, and is known only as long as it has a run; ``is_over``:
+    nothing more of it is to come.
 
     ``active`` and ``queued`` are its runs without an outcome, in order. There may be many of them,
     so they are entered and taken off by ``take_up``, ``put_behind`` and ``drop``, which copy none.
@@ -171,6 +172,7 @@ class JobState:
     in_doubt_until: datetime | None = None
     is_removed: bool = False
     is_task: bool = False
+    is_over: bool = False
     fault: str = ""
 
     @property

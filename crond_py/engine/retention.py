@@ -85,10 +85,15 @@ class Retention:
         self._task_rows += 1
         if self._task_rows >= OFTEN or abs(now - self._tasks_looked_at) >= RARELY:
             self._are_tasks_ripe = True
-        if state is not None and isinstance(state.job.trigger, EveryTrigger):
-            job = state.job
-            if self._is_ripe(job.name, now):
-                self._ripe_tasks[job.name] = job
+        if state is None or state.is_over or not isinstance(state.job.trigger, EveryTrigger):
+            return
+        if self._is_ripe(state.job.name, now):
+            self._ripe_tasks[state.job.name] = state.job
+
+    def forget_task(self, job: str) -> None:
+        """Count no more rows of a task that comes no more; it is one of those that have ended."""
+        self._new_rows.pop(job, None)
+        self._looked_at.pop(job, None)
 
     def clock_was_set(self, now_ns: int) -> None:
         """Forget nothing for its age for a while: the clock may be wrong, and set again."""
@@ -120,10 +125,14 @@ class Retention:
                 log.debug("old runs not deleted", extra=fields(job=name, reason=str(error)))
                 return
             if is_done:
-                self._ripe.pop(name, None)
-                self._ripe_tasks.pop(name, None)
-                self._new_rows.pop(name, None)
-                self._looked_at[name] = now
+                self._note_looked_at(name, now)
+
+    def _note_looked_at(self, name: str, now: datetime) -> None:
+        """Note when a job was looked at; not of one whose rows are counted no more."""
+        self._ripe.pop(name, None)
+        self._ripe_tasks.pop(name, None)
+        if self._new_rows.pop(name, None) is not None:
+            self._looked_at[name] = now
 
     def _sweep_tasks(self, now: datetime) -> None:
         """Delete up to AT_ONCE tasks; there may be more where as many went."""

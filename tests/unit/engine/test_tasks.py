@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.crontab.model import EveryTrigger, Job, StartupTrigger
 from crond_py.engine.attendance import MOST_ABSENCES, TASKS
 from crond_py.engine.events import Call, TimersFired
 from crond_py.engine.lanes import LaneState
@@ -31,7 +31,7 @@ from crond_py.model import (
     Scale,
     Task,
 )
-from crond_py.ports import Gap, NewTask, RunQuery, Submitted, TaskQuery
+from crond_py.ports import Gap, NewTask, Pruned, RunQuery, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING, TaskBook
@@ -1332,6 +1332,44 @@ def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch
     world.pass_time(60 * SECOND)
     assert len(all_rows(world)) == OFTEN
     assert len(world.ledger.tasks(TaskQuery(is_open=None, limit=None))) == OFTEN
+
+
+def test_tasks_that_came_again_are_forgotten(world: World) -> None:
+    """Memory does not grow with the repeated tasks that ever were, however they have ended."""
+    job = replace(PLAIN, trigger=EveryTrigger(SECOND))
+    lasting(world, 3 * SECOND, numbers=range(1, 30, 2))
+    assert world.daemon is not None
+    retention = world.daemon.core._retention
+    for task_id in range(1, 11):
+        submit(world, new_task(world, job, every=SECOND))
+        world.pass_time((OFTEN + 10 if task_id % 3 else 5) * SECOND)
+        assert f"task:{task_id}" in {**retention._new_rows, **retention._looked_at}
+        world.ask(lambda core, task_id=task_id: core.cancel_task(task_id))  # type: ignore[misc]
+        world.pass_time(10 * SECOND)
+    assert open_tasks(world) == []
+    assert (retention._new_rows, retention._looked_at, retention._ripe_tasks) == ({}, {}, {})
+
+
+def test_a_task_that_was_to_be_looked_at_when_it_was_cancelled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked at, and forgotten."""
+    submit(world, new_task(world, replace(PLAIN, trigger=EveryTrigger(SECOND)), every=SECOND))
+    assert world.daemon is not None
+    retention = world.daemon.core._retention
+
+    def fail(*_arguments: object, **_more: object) -> Pruned:
+        raise LedgerError("the ledger cannot be read: I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "prune", fail)
+        world.pass_time((OFTEN + 5) * SECOND)
+        assert list(retention._ripe_tasks) == ["task:1"]
+        world.ask(lambda core: core.cancel_task(1))
+    world.pass_time(5 * SECOND)
+    submit(world, new_task(world))
+    world.pass_time(5 * SECOND)
+    assert (retention._new_rows, retention._looked_at, retention._ripe_tasks) == ({}, {}, {})
 
 
 def test_nothing_is_submitted_while_the_ledger_is_behind(world: World) -> None:
