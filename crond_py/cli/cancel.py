@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.daemon import Timeout, Wait, read_patience, wait_for
+from crond_py.cli.ledgers import reading
 from crond_py.cli.names import is_run_id, with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import standing
@@ -19,8 +21,10 @@ from crond_py.control.protocol import CancelJob, CancelRun, CancelTask
 from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled
-from crond_py.errors import PycronError, UnknownNameError
-from crond_py.model import Outcome, Run, State, task_id_of
+from crond_py.errors import LedgerError, PycronError, UnknownNameError
+from crond_py.model import Outcome, Run, State, task_id_of, task_job
+from crond_py.places import Places
+from crond_py.ports import RunQuery
 from crond_py.schedule import format_duration
 
 EXAMPLES = ("pycron cancel 4711", "pycron cancel backup", "pycron cancel task:17")
@@ -28,6 +32,7 @@ EXAMPLES = ("pycron cancel 4711", "pycron cancel backup", "pycron cancel task:17
 _AFTER_KILL: Final = timedelta(seconds=10)
 """How long a tree that was killed may take to be gone, where nobody says how long to wait."""
 
+_OPEN: Final = frozenset(State) - {State.DONE}
 _NOTE_MARK: Final = "; "  # what the runner notes of a tree stands behind the reason
 _WAS: Final[dict[str, str]] = {
     State.WAITING_RETRY: "it was waiting for its retry",
@@ -87,8 +92,9 @@ def command(
     something is still alive then, or there was nothing to end.
     """
     patience = read_patience(timeout)
-    with Conversation(places_of(crontab, state_dir).socket) as conversation:
-        cancelled, watch = _cancel(conversation, target), Watch.begin()
+    places = places_of(crontab, state_dir)
+    with Conversation(places.socket) as conversation:
+        cancelled, watch = _cancel(conversation, target, places), Watch.begin()
         if not cancelled:
             if as_json:
                 say.out_json([])
@@ -105,15 +111,41 @@ def command(
         raise typer.Exit(PycronError.exit_code)
 
 
-def _cancel(conversation: Conversation, target: str) -> Sequence[Cancelled]:
+def _cancel(conversation: Conversation, target: str, places: Places) -> Sequence[Cancelled]:
     if is_run_id(target):
-        return conversation.call(CancelRun(int(target))).runs
+        return _cancel_run(conversation, int(target), places)
     if (task := task_id_of(target)) is not None:
         return conversation.call(CancelTask(task)).runs
     try:
         return conversation.call(CancelJob(target)).runs
     except UnknownNameError as error:
         raise with_nearest(error, target, conversation) from None
+
+
+def _cancel_run(conversation: Conversation, number: int, places: Places) -> Sequence[Cancelled]:
+    """End a run; tell of a task that has its number, which may have been meant."""
+    task = task_job(number)
+    try:
+        runs = conversation.call(CancelRun(number)).runs
+    except UnknownNameError as error:
+        if _is_open_task(number, places):
+            message = f"{error}; there is a task of that number: pycron cancel {task}"
+            raise type(error)(message) from None
+        raise
+    if _is_open_task(number, places):
+        say.note(f"this is for run {number}; the task of that number is {task}, and stays")
+    return runs
+
+
+def _is_open_task(number: int, places: Places) -> bool:
+    """Tell whether something of a task is to come or going on, other than the run of its number."""
+    with suppress(LedgerError), reading(places) as ledger:
+        task = ledger.task(number) if ledger is not None else None
+        if ledger is None or task is None:
+            return False
+        query = RunQuery(job=task.job, states=_OPEN, limit=2)
+        return task.ended_at is None or any(run.id != number for run in ledger.runs(query))
+    return False  # nobody can say
 
 
 def _wait(

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,9 +25,13 @@ from crond_py.control.protocol import (
     WaitRun,
 )
 from crond_py.engine.view import Cancelled
+from crond_py.errors import EndedAlreadyError, UnknownNameError
+from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cause, Outcome, Run, State
+from crond_py.ports import SetTask
 from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
 from tests.cli.running import serving
+from tests.support.ledgers import at, attempted, enter, hand_in, new_task
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ENDED = Run(
@@ -206,3 +211,55 @@ def test_a_task_that_is_to_come_and_one_of_its_runs(env: dict[str, str]) -> None
         (7, "task:17", "cancelled"),
     ]
     assert len(daemon.limits) == 2  # of the run, each time
+
+
+# --- a number that a task has, too ----------------------------------------------------------------
+
+
+def stored_task(env: dict[str, str], *, is_over: bool = False, runs: int = 0) -> None:
+    """Have a ledger with task 7, and these many of its runs going on; the last is run 7."""
+    state = Path(env["PYCRON_STATE_DIR"])
+    state.mkdir(mode=0o700, exist_ok=True)
+    with closing(SqliteLedger.open(state / "ledger.sqlite", now=NOON)) as ledger:
+        hand_in(ledger, *[new_task(NOON) for _ in range(7)])
+        if is_over:
+            ledger.write([SetTask(7, NOON, NOON)], durable=True)
+        enter(ledger, *[attempted("other", at(n)) for n in range(7 - runs)])
+        enter(ledger, *[attempted("task:7", at(n)) for n in range(runs)])
+
+
+@pytest.mark.parametrize(
+    ("is_over", "runs", "is_told"),
+    [(False, 0, True), (False, 1, True), (True, 0, False), (True, 1, False), (True, 2, True)],
+)
+def test_the_task_of_the_number_of_a_run(
+    env: dict[str, str], is_over: bool, runs: int, is_told: bool
+) -> None:
+    """A number is that of a run; of an open task that has it, too, the name is told."""
+    stored_task(env, is_over=is_over, runs=runs)
+    with serving(env, Daemon(ends={7: ENDED})):
+        done = pycron("cancel", "7", env=env)
+    note = "pycron: this is for run 7; the task of that number is task:7, and stays\n"
+    assert done.stderr == (note if is_told else "")
+    assert done.stdout.startswith("run 7 of backup: cancelled")
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UnknownNameError("there is no run 7"), 2), (EndedAlreadyError("run 7 is over"), 1)],
+)
+def test_a_number_that_only_a_task_has(
+    env: dict[str, str], error: UnknownNameError, code: int, is_over: bool
+) -> None:
+    """The run is what there is not, and the task is not ended for it, but named."""
+    stored_task(env, is_over=is_over)
+
+    def answer(request: Request[Any], peer: Peer) -> object:
+        assert isinstance(request, CancelRun)
+        raise error
+
+    with serving(env, answer):
+        done = pycron("cancel", "7", env=env, check=code)
+    hint = "" if is_over else "; there is a task of that number: pycron cancel task:7"
+    assert done.stderr == f"pycron: {error}{hint}\n"
