@@ -32,7 +32,8 @@ def join_moment(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
 def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
     """Return the keys of a task that is due when the clock of a zone shows ``text``.
 
-    A bare time is the next that comes after ``now``. A date-time without an offset is left to the
+    A bare time is the next that comes after ``now``; so is a date-time that comes twice, the first
+    time of which has passed. Any other date-time without an offset is left to the
     daemon, which reads it as it does a job's. Raises ScheduleError for what is no time, and what
     has passed.
     """
@@ -43,8 +44,11 @@ def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
     if _CLOCK.fullmatch(text):
         return {"at": instant_text(_next(_clock(text), zone, now))}
     reading = _reading(text, now.astimezone(ZoneInfo(zone)).date())
-    # Of a reading that comes twice the first is meant; of one that never comes, what is before it.
+    # Of a reading that comes twice the first is meant, unless that has passed; of one that never
+    # comes, what is before it.
     instant = reading if reading.tzinfo else reading.replace(tzinfo=ZoneInfo(zone))
+    if instant < now <= (second := instant.replace(fold=1)):
+        return {"at": instant_text(second)}
     if instant < now:
         message = f"{local_text(instant, instant.tzinfo)} has passed, {relative_text(instant, now)}"
         raise ScheduleError(message, field="instant", allowed="a time that is to come")

@@ -44,6 +44,32 @@ def test_a_bare_time_where_the_clocks_change(now: str, text: str, at: str) -> No
     assert values == {"at": at}
 
 
+@pytest.mark.parametrize("text", ["today 02:45", "2026-10-25 02:45", "2026-10-25T02:45"])
+def test_a_reading_that_comes_again_has_not_passed(text: str) -> None:
+    """In a repeated hour its second time is meant once the first is over, as with a bare time."""
+    first = {"at": "2026-10-25T02:45:00", "timezone": "Europe/Berlin"}
+    for now, values in (
+        ("2026-10-25T00:40:00+00:00", first),  # 02:40+02:00
+        ("2026-10-25T00:45:00+00:00", first),
+        ("2026-10-25T00:50:00+00:00", {"at": "2026-10-25T01:45:00Z"}),
+        ("2026-10-25T01:45:00+00:00", {"at": "2026-10-25T01:45:00Z"}),
+    ):
+        assert moment_values(text, "Europe/Berlin", datetime.fromisoformat(now)) == values
+    with pytest.raises(ScheduleError, match="has passed"):
+        moment_values(text, "Europe/Berlin", datetime(2026, 10, 25, 1, 46, tzinfo=UTC))
+    with pytest.raises(ScheduleError, match="has passed"):  # 02:45+02:00
+        moment_values(
+            "2026-10-25T02:45+02:00", "Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)
+        )
+
+
+def test_a_reading_that_never_comes_does_not_come_again() -> None:
+    """What the clocks have jumped over has passed soon after that."""
+    after = datetime(2027, 3, 28, 2, 0, tzinfo=UTC)
+    with pytest.raises(ScheduleError, match="has passed"):
+        moment_values("today 02:30", "Europe/Berlin", after)
+
+
 @pytest.mark.parametrize(
     ("text", "at"),
     [
