@@ -2,7 +2,8 @@
 
 A task has the keys of a job that say how it runs, and one of ``at``, ``in`` and ``every``. What it
 says is stored as it was said (its ``definition``); what it does not say it has, when it is taken
-up, from ``[defaults]`` of the main file of the crontab that is in force then.
+up, from ``[defaults]`` of the main file of the crontab that is in force then. But when it is due,
+and which lane it waits in (its pool, priority and group), are settled when it is handed in.
 """
 
 from __future__ import annotations

@@ -204,6 +204,16 @@ def test_task_takes_the_defaults_that_are_in_force_when_it_is_taken_up(
     assert job_of(later, new).timeout == timedelta(minutes=7)
 
 
+def test_task_keeps_the_lane_that_it_was_handed_in_to(reader: TaskReader, tmp_path: Path) -> None:
+    """Its pool, priority and group are those of the defaults that were in force then."""
+    new = stored(reader, command="x", in_="1h")
+    changed = CRONTAB.replace("[defaults]", '[defaults]\npool = "batch"\npriority = 7\ngroup = "g"')
+    later = TaskReader(load(tmp_path / "later.toml", changed))
+    assert stored(later, command="x", in_="1h").lane == Lane("batch", 7, "g", Scale.STEADY)
+    job = job_of(later, new)
+    assert (job.pool, job.priority, job.group) == ("default", 0, "alice")
+
+
 def test_task_that_does_not_fit_any_more_says_why(reader: TaskReader, tmp_path: Path) -> None:
     """It is no fault of the program's: whoever takes it up gets a sentence."""
     new = stored(reader, command="true", in_="1s", success_codes=[0, 7])
