@@ -325,7 +325,8 @@ class Cursor:
     what an interval counts from. Where the clock was set back by no more than three hours,
     occurrences from ``barrier_from`` to ``barrier_until`` were accounted for before that and do
     not come again. ``past`` is what is known of the times before larger steps, see ``clocksteps``.
-    ``absences`` are there in the cursor of tasks alone, see ``engine.attendance``.
+    ``absences`` are there in the cursor of tasks alone, see ``engine.attendance``, and its ``past``
+    says where the clock stands.
     """
 
     job: str

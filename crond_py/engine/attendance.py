@@ -7,6 +7,10 @@ then, and across restarts. Where the ledger has lost its newest records, one end
 beginning: what was due in it and was not taken up may have run. The cursor's era goes up when the
 wall clock is set, since due instants may come again then; its anchor says how far the wall clock
 was set in all since the ledger was begun: steady instants are without that.
+
+How far the wall clock was set while nobody was there is told by the monotonic one, as long as the
+machine was not restarted. Where it was, nobody knows how long it was off: that is what the wall
+clock says, or no time at all where that reads less than before.
 """
 
 from __future__ import annotations
@@ -24,11 +28,14 @@ from crond_py.engine.agenda import (
 )
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.parts import Parts
-from crond_py.model import Absence, Cursor, Outcome, Scale
+from crond_py.model import Absence, ClockReading, Cursor, Outcome, PastTimes, Scale
 from crond_py.ports import Gap, SetCursor
 
 OLD = timedelta(seconds=1)
 """How far the cursor may be behind while other things are written."""
+
+_NOISE = timedelta(milliseconds=1)
+"""What two readings of how far the wall clock is ahead of the monotonic one may differ by."""
 
 MOST_ABSENCES = 16
 """How many absences of a scale and an outcome are known at most.
@@ -47,7 +54,7 @@ class Attendance:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         now = parts.timekeeper.now()
-        self._cursor = Cursor(TASKS, "tasks", 0, now, now, anchor=EPOCH)
+        self._cursor = Cursor(TASKS, "tasks", 0, now, now, anchor=EPOCH, past=self._clock())
         self._written: Cursor | None = None
 
     @property
@@ -76,13 +83,33 @@ class Attendance:
         attended = stored.accounted_until
         if gap is not None:
             self._note(EPOCH, gap.until, WAS_FORGOTTEN, Outcome.LOST)
-        if now < attended - AHEAD:
-            # Set back while nobody was there; elapsed time goes on from now.
-            self._move(now - attended, now)
-        else:
-            self._note(attended, now, WAS_DOWN)
-            self._cursor = replace(self._cursor, accounted_until=max(attended, now))
+        since = {scale: self.on_scale(scale, attended) for scale in Scale}
+        step = self._unseen_step(stored, now)
+        if step:
+            self._move(step, now)
+        for scale, after in since.items():
+            self._add(Absence(scale, after, self.on_scale(scale, now), WAS_DOWN))
+        if not step:
+            until = max(attended, now)
+            past = stored.past if self._is_of_this_boot(stored.past) else self._clock()
+            self._cursor = replace(self._cursor, accounted_until=until, past=past)
         self._write()
+
+    def _unseen_step(self, stored: Cursor, now: datetime) -> timedelta:
+        """Return how far the wall clock was set since the cursor was written, as far as known."""
+        if stored.past is not None and self._is_of_this_boot(stored.past):
+            step = self._parts.timekeeper.lead() - stored.past.clock.lead
+            return step if abs(step) >= _NOISE else timedelta(0)
+        is_set_back = now < stored.accounted_until - AHEAD
+        return now - stored.accounted_until if is_set_back else timedelta(0)
+
+    def _is_of_this_boot(self, past: PastTimes | None) -> bool:
+        boot_id = self._parts.boot_id
+        return past is not None and bool(boot_id) and past.clock.boot_id == boot_id
+
+    def _clock(self) -> PastTimes:
+        """Return where the clock stands, as the steady scale is told by it."""
+        return PastTimes((), ClockReading(self._parts.boot_id, self._parts.timekeeper.lead()))
 
     def note_frozen(self, after: datetime, until: datetime) -> None:
         """Note that for a while nothing was started."""
@@ -147,20 +174,21 @@ class Attendance:
             era=self._cursor.era + 1,
             accounted_until=now,
             anchor=(self._cursor.anchor or EPOCH) + step,
+            past=self._clock(),
             absences=tuple(each for each in kept if each.after < each.until),
         )
 
     def _note(
         self, after: datetime, until: datetime, why: str, outcome: Outcome = Outcome.MISSED
     ) -> None:
-        if after >= until:
-            return
         for scale in Scale:
             stretch = self.on_scale(scale, after), self.on_scale(scale, until)
             self._add(Absence(scale, *stretch, why, outcome))
 
     def _add(self, new: Absence) -> None:
         """Know of one more absence; what is lost is asked for before what was missed."""
+        if new.after >= new.until:
+            return
         absences = list(self._cursor.absences)
         if new.outcome is Outcome.LOST:
             absences.insert(0, new)

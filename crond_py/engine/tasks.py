@@ -158,8 +158,11 @@ class Tasks:
     # --- requests -------------------------------------------------------------------------
 
     def begin_attending(self) -> None:
-        """Note, before the first task is handed in, that tasks are attended to from now on."""
-        if not self._lanes:
+        """Note, before a task is handed in, that tasks are attended to, and as the clock stands.
+
+        After a restart of the machine whose clock was set back, elapsed time goes on from there.
+        """
+        if not self._lanes or self._attendance.is_old:
             self._attend()
 
     def submit(self, tasks: Sequence[NewTask]) -> list[Submitted]:

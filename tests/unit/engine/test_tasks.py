@@ -778,6 +778,117 @@ def test_clock_set_back_while_down(world: World) -> None:
     assert outcomes(world, "task:1") == ["succeeded"]
 
 
+STEPS = [timedelta(minutes=-50), timedelta(seconds=-3), timedelta(seconds=5), HOUR]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+@pytest.mark.parametrize("down", [SECOND, 20 * SECOND], ids=str)
+def test_elapsed_time_ignores_a_clock_that_is_set_while_down(
+    world: World, step: timedelta, down: timedelta
+) -> None:
+    """``in`` measures elapsed time, also across a restart of the daemon."""
+    world.pass_time(HOUR)
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.pass_time(10 * SECOND)
+    world.kill_daemon()
+    world.set_clock(step)
+    world.pass_time(down)
+    world.boot_daemon()
+    world.pass_time(89 * SECOND - down)
+    assert rows(world, "task:1") == []
+    world.pass_time(3 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+    assert rows(world, "task:1")[0].cause is Cause.SCHEDULE
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_elapsed_time_that_ran_out_while_down_was_missed(world: World, step: timedelta) -> None:
+    """P1: also where the clock was set meanwhile; what came due before that was not."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, *[new_task(world, skip, in_=n * SECOND, scale=Scale.STEADY) for n in (30, 90)])
+    submit(world, new_task(world, skip, pool="small", in_=5 * SECOND, scale=Scale.STEADY))
+    hold(world)
+    world.pass_time(10 * SECOND)
+    submit(world, new_task(world, skip, in_=50 * SECOND, scale=Scale.STEADY))
+    world.kill_daemon()
+    world.pass_time(5 * SECOND)
+    world.set_clock(step)
+    world.pass_time(65 * SECOND)
+    world.boot_daemon()
+    world.pass_time(30 * SECOND)
+    release(world)
+    world.pass_time(3 * SECOND)
+    assert [outcomes(world, f"task:{n}") for n in (1, 2, 3, 4)] == [
+        ["missed"],
+        ["succeeded"],
+        ["succeeded"],
+        ["missed"],
+    ]
+
+
+def test_several_steps_add_up(world: World) -> None:
+    """Each is told of once, whether somebody was there or not."""
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    for step in STEPS:
+        world.set_clock(step)
+        world.pass_time(5 * SECOND)
+        world.kill_daemon()
+        world.set_clock(-2 * step)
+        world.pass_time(5 * SECOND)
+        world.boot_daemon()
+        restart(world, 5 * SECOND)
+    world.pass_time(38 * SECOND)
+    assert rows(world, "task:1") == []
+    world.pass_time(4 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
+def test_elapsed_time_goes_on_after_a_boot_with_an_older_clock(world: World) -> None:
+    """Nobody knows how long the machine was off then; what had passed before has passed."""
+    submit(world, new_task(world, in_=timedelta(days=1)))
+    world.pass_time(HOUR)
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.kill_daemon(power_cut=True)
+    world.set_clock(-timedelta(minutes=50))
+    world.boot_daemon()
+    world.pass_time(97 * SECOND)
+    assert rows(world, "task:2") == []
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "task:2") == ["succeeded"]
+
+
+def test_clock_that_is_set_while_down_after_a_boot(world: World) -> None:
+    """Each boot is told by where its own clock stood."""
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.kill_daemon(power_cut=True)
+    world.boot_daemon()
+    world.pass_time(10 * SECOND)
+    world.kill_daemon()
+    world.set_clock(HOUR)
+    world.boot_daemon()
+    world.pass_time(88 * SECOND)
+    assert rows(world, "task:1") == []
+    world.pass_time(4 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
+@pytest.mark.parametrize("tells_boot", [False, True])
+def test_clock_is_believed_after_a_boot(world: World, *, tells_boot: bool) -> None:
+    """The time that the machine was off is what its clock says."""
+    world.tells_boot = tells_boot
+    world.kill_daemon()
+    world.boot_daemon()
+    submit(world, new_task(world, in_=100 * SECOND, scale=Scale.STEADY))
+    world.pass_time(10 * SECOND)
+    world.kill_daemon(power_cut=True)
+    world.set_clock(60 * SECOND)
+    world.boot_daemon()
+    world.pass_time(28 * SECOND)
+    assert rows(world, "task:1") == []
+    world.pass_time(5 * SECOND)
+    assert outcomes(world, "task:1") == ["succeeded"]
+
+
 # --- requests -----------------------------------------------------------------------------------
 
 
