@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from crond_py.cli import say
 from crond_py.cli.times import local_text, relative_text, zone_of
 from crond_py.control.codec import instant_text
 from crond_py.errors import ScheduleError
@@ -42,7 +43,11 @@ def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
     if text.lower() == "now":
         return {"in": "0s"}
     if _CLOCK.fullmatch(text):
-        return {"at": instant_text(_next(_clock(text), zone, now))}
+        clock = _clock(text)
+        due = _next(clock, zone, now)
+        local = due.astimezone(ZoneInfo(zone))
+        _note_if_jumped(datetime.combine(local.date(), clock), zone)
+        return {"at": instant_text(due)}
     reading = _reading(text, now.astimezone(ZoneInfo(zone)).date())
     # Of a reading that comes twice the first is meant, unless that has passed; of one that never
     # comes, what is before it.
@@ -54,7 +59,15 @@ def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
         raise ScheduleError(message, field="instant", allowed="a time that is to come")
     if reading.tzinfo is not None:
         return {"at": reading.isoformat()}
+    _note_if_jumped(reading, zone)
     return {"at": reading.isoformat(), "timezone": zone}
+
+
+def _note_if_jumped(reading: datetime, zone: str) -> None:
+    """Say of a reading that the clocks of a zone never show that they do not."""
+    local = reading.replace(tzinfo=ZoneInfo(zone))
+    if local.astimezone(UTC).astimezone(local.tzinfo).replace(tzinfo=None) != reading:
+        say.note(f"the clocks in {zone} jump over {reading.isoformat(' ', 'minutes')}")
 
 
 def _next(clock: time, zone: str, now: datetime) -> datetime:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from crond_py.cli.ledgers import reading
 from crond_py.crontab import load_crontab
 from crond_py.errors import CrontabError, PycronError, UnknownNameError
-from crond_py.model import task_id_of
+from crond_py.model import TASK_PREFIX, task_id_of
 from crond_py.places import CRONTAB_VARIABLE, Places
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameEr
     """Return the error that names the nearest job."""
     if task_id_of(name) is not None:
         return UnknownNameError(f"{name} names a submitted task, and this command takes jobs alone")
+    if name.lower().startswith(TASK_PREFIX):
+        return UnknownNameError(f"{name!r} names no task; write {TASK_PREFIX}NUMBER, as task:17")
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")
 
 
@@ -101,7 +103,7 @@ def with_nearest(
     """Return what the daemon says of a job that it does not know, with the nearest that it does."""
     from crond_py.control.protocol import ListJobs  # noqa: PLC0415 - see above
 
-    if task_id_of(name) is not None:
+    if name.lower().startswith(TASK_PREFIX):
         return no_such_job(name, (), "")
     known = (job.name for job in conversation.call(ListJobs()).jobs)
     return UnknownNameError(f"{error}{_hint(name, known)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -132,6 +133,8 @@ class RunsWords:
                 words.append(each)
             elif words and self.begins_command(words):
                 raise UsageError(self._whose(ctx.command_path, words, each))
+            elif not words and re.match(r"-[.0-9:]", each):
+                raise UsageError(f"{each} has a sign; {ctx.command_path} takes what is to come")
             elif each in with_value:
                 next(rest, None)
         return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin

@@ -83,6 +83,30 @@ def known_elsewhere(
     return _for_job(word, is_variable=is_variable) if "env" in keys else ""
 
 
+def key_of(name: str) -> str:
+    """Return whose key ``name`` is, which is none of the table that it stands in, or ""."""
+    # They are made of kinds that ask this module.
+    from crond_py.crontab.keys import JOB_KEYS  # noqa: PLC0415
+    from crond_py.crontab.tables import (  # noqa: PLC0415
+        GROUP_KEYS,
+        KEEP_KEYS,
+        LIMITS_KEYS,
+        POOL_KEYS,
+        RETRY_KEYS,
+    )
+
+    owners = (
+        ("a job", JOB_KEYS),
+        ("a pool", POOL_KEYS),
+        ("a group", GROUP_KEYS),
+        ("retry", RETRY_KEYS),
+        ("limits", LIMITS_KEYS),
+        ("keep", KEEP_KEYS),
+    )
+    found = [owner for owner, keys in owners if name in keys and keys[name].is_supported]
+    return f"it is a key of {' or '.join(found)}" if found else ""
+
+
 def _for_file(name: str, value: object, key: str, *, is_variable: bool) -> str:
     """Say it of a word that stands outside of all tables; ``key`` is that of a job for it."""
     if isinstance(value, dict) and _is_like_a_job(value):

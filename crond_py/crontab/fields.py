@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from crond_py.crontab.elsewhere import known_elsewhere
+from crond_py.crontab.elsewhere import key_of, known_elsewhere
 from crond_py.crontab.faults import Problem, Refused, dotted, nearest
 from crond_py.crontab.locate import KeyPath
 from crond_py.crontab.values import Kind, Name, Never, Schema, not_the
@@ -60,7 +60,7 @@ def read_fields(
 
 def _unknown(name: str, value: object, keys: Mapping[str, Key]) -> Refused:
     supported = [key.name for key in keys.values() if key.is_supported]
-    hint = known_elsewhere(name, value, supported, keys) or nearest(name, supported)
+    hint = known_elsewhere(name, value, supported, keys) or key_of(name) or nearest(name, supported)
     if not hint and "jobs" in supported and isinstance(value, dict):
         hint = f"a job is a table [{dotted(('jobs', name))}]"
     return Refused("is not a key that is known here", hint)

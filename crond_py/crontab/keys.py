@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
+from crond_py.crontab.faults import Refused
 from crond_py.crontab.fields import Fields, Key, Named, by_name
 from crond_py.crontab.model import EveryTrigger, Job
 from crond_py.crontab.outcome_values import ExitCodes, Failures
@@ -41,6 +42,7 @@ from crond_py.crontab.values import (
     Words,
     Zone,
 )
+from crond_py.dataclass import dataclass
 from crond_py.model import (
     Align,
     DstFold,
@@ -64,6 +66,22 @@ MODEL_NAMES: Final = {"env_file": "env_files"}
 
 NOT_YET: Final = Never("is not supported yet", "leave it out")
 """The value of a key that the format has and this version does nothing with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OfJobs(Never):
+    """The value of a job's key that stands outside of all jobs.
+
+    ``table``: that of the file which somebody means who makes a table of such a name.
+    """
+
+    table: str = ""
+
+    def read(self, value: object) -> Any:
+        """Refuse every value."""
+        if self.table and isinstance(value, dict):
+            raise Refused(self.message, f"a {self.table[:-1]} is a table [{self.table}.NAME]")
+        return Never.read(self, value)
 
 
 def _job(name: str, kind: Kind, doc: str) -> Key:
@@ -282,7 +300,12 @@ FILE_KEYS: Final = by_name(
         Key("notify", NOT_YET, "Whom to tell of outcomes, and how."),
         *(
             replace(
-                key, kind=Never("is a key of a job", "put it below a [jobs.NAME] or [defaults]")
+                key,
+                kind=_OfJobs(
+                    "is a key of a job",
+                    "put it below a [jobs.NAME] or [defaults]",
+                    {"pool": "pools", "group": "groups"}.get(key.name, ""),
+                ),
             )
             for key in JOB_KEYS.values()
             if key.name not in ("timezone", "env", "notify")

@@ -6,6 +6,7 @@ then, with the zone known, whether it can ever be due.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -34,7 +35,37 @@ MAX_UPSTREAMS: Final = 1000
 _ANY_OFFSET: Final = timedelta(hours=36)  # more than any zone is from UTC, with a gap
 _YEARS: Final = range(1970, 9990)
 
-PERIOD: Final = Duration(minimum=SHORTEST_PERIOD)
+_UNITS_IN_WORDS: Final = {
+    "second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "1w",
+    "hourly": "1h", "daily": "1d", "weekly": "1w",
+}  # fmt: skip
+_LIKE_CRON: Final = re.compile(r"@[a-z]+|[0-9*][^ ]*( +[^ ]+){4,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Duration):
+    """A duration; whoever writes a timetable in its place is told where that belongs."""
+
+    def read(self, value: object) -> timedelta:
+        """Return the interval."""
+        try:
+            return Duration.read(self, value)
+        except Refused as refused:
+            way_out = _meant_by_interval(value) if isinstance(value, str) else ""
+            if not way_out:
+                raise
+            raise Refused(refused.problems[0].message, way_out) from None
+
+
+def _meant_by_interval(text: str) -> str:
+    text = text.strip().lower()
+    if written := _UNITS_IN_WORDS.get(text):
+        return f'write "{written}"'
+    is_cron = _LIKE_CRON.fullmatch(text) is not None
+    return "a cron expression is the schedule of a job in the crontab" if is_cron else ""
+
+
+PERIOD: Final = Interval(minimum=SHORTEST_PERIOD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,7 @@ def test_cancel_of_nothing(env: dict[str, str]) -> None:
     for target, code, words in (
         ("good", 1, "job good has no run that could be ended"),
         ("nope", 2, "no job named 'nope'"),
+        ("Task:7", 2, "'Task:7' names no task; write task:NUMBER"),
         ("stuborn", 2, "did you mean 'stubborn'?"),
         ("99", 2, "there is no run 99"),
         ("9" * 30, 2, "there is no run 999"),

@@ -70,6 +70,21 @@ def test_a_reading_that_never_comes_does_not_come_again() -> None:
         moment_values("today 02:30", "Europe/Berlin", after)
 
 
+@pytest.mark.parametrize("text", ["2027-03-28 02:30", "tomorrow 02:30", "02:30"])
+def test_that_the_clocks_jump_over_a_time_is_said(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When it is due then is told by the answer; of a time that comes nothing is said."""
+    day = 27 if text.startswith("tomorrow") else 28
+    now = datetime(2027, 3, day, 0, 10, tzinfo=UTC)
+    moment_values(text, "Europe/Berlin", now)
+    said = capsys.readouterr().err
+    assert said == "pycron: the clocks in Europe/Berlin jump over 2027-03-28 02:30\n"
+    moment_values("03:30", "Europe/Berlin", now)
+    moment_values("2026-10-25 02:30", "Europe/Berlin", datetime(2026, 10, 1, tzinfo=UTC))
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("text", "at"),
     [

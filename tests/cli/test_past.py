@@ -301,6 +301,9 @@ def test_history_on_a_wide_terminal(env: dict[str, str]) -> None:
 def test_history_of_a_job_that_is_none(env: dict[str, str]) -> None:
     """A name that neither ledger nor crontab knows is an error; one without runs is not."""
     assert "did you mean 'backup'?" in pycron("history", "bakup", env=env, check=2).stderr
+    for name in ("task:abc", "Task:7"):
+        done = pycron("history", name, env=env, check=2)
+        assert done.stderr == f"pycron: {name!r} names no task; write task:NUMBER, as task:17\n"
     assert "there is no run 999, nor a job" in pycron("history", "999", env=env, check=2).stderr
     done = pycron("history", "off", env=env)
     assert (done.stdout, done.stderr) == ("", "pycron: no runs\n")

@@ -182,6 +182,9 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["at", "2020-01-01 12:00", "--", "true"], "has passed"),
         (["at", "18:00", "--tz", "Europe/Berln", "--", "true"], "Europe/Berlin"),
         (["every", "5m"], "missing argument"),
+        (["in", "-5m", "--", "true"], "-5m has a sign; pycron in takes what is to come"),
+        (["every", "*/5 * * * *", "--", "true"], "(a cron expression is the schedule of a job"),
+        (["every", "day", "--", "true"], '(write "1d")'),
         (["every", "1ms", "--", "true"], "pycron: every: must be a duration from 100ms"),
     ],
 )  # fmt: skip
