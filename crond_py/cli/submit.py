@@ -14,6 +14,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from crond_py.cli import say
+from crond_py.cli.in_json import in_json
 from crond_py.cli.one_task import submitted_record
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.batches import LONGEST_TASK, packed, placed_faults, size_of, submitted_for
@@ -258,7 +259,8 @@ class _Submission:
             if good:
                 self._note(call(self.places.socket, request).tasks, good)
         except TaskRefusedError as error:
-            faults += placed_faults(error, self.name, [entry.line for entry in good])
+            placed = placed_faults(error, self.name, [entry.line for entry in good])
+            faults += map(in_json, placed)
         if faults:
             self._refuse(faults)
         elif is_storing:

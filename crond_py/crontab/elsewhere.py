@@ -80,6 +80,9 @@ def known_elsewhere(
     if "jobs" in keys:
         there = next((key for key in called if key in other_keys), "")
         return _for_file(name, value, there, is_variable=is_variable)
+    is_variable = is_variable and name.casefold() not in keys
+    if "key" in keys:
+        return _for_task(word, is_variable=is_variable)
     return _for_job(word, is_variable=is_variable) if "env" in keys else ""
 
 
@@ -127,6 +130,17 @@ def _for_job(word: str, *, is_variable: bool) -> str:
         return "write enabled = false"
     if word == "name":
         return "the name of a job is in its header, [jobs.NAME]"
+    return "a variable stands in env" if is_variable and word != "shell" else ""
+
+
+def _for_task(word: str, *, is_variable: bool) -> str:
+    """Say it of a word that stands in a submitted task."""
+    if word in _AFTERWARDS:
+        return "jobs that follow others belong in the crontab"
+    if word in {"disabled", "suspend"}:
+        return "leave it out; pycron cancel takes a task back"
+    if word == "name":
+        return 'a task gets a number; a name of your own is its "key"'
     return "a variable stands in env" if is_variable and word != "shell" else ""
 
 

@@ -297,6 +297,40 @@ def test_all_faults_are_told_with_their_places(env: dict[str, str], engine: Fake
     assert engine.tasks == []
 
 
+def test_faults_of_lines_are_told_in_json(env: dict[str, str]) -> None:
+    """Also what is to be written instead; what is quoted of a line stays, and -s is TOML's."""
+    done = submit(
+        lines(
+            {"command": "a", "in": "1m", "retry": 3},
+            {"command": "a", "in": "1m", "env": "{ a = 1 }"},
+            {"command": "a", "in": "1m", "stdin": {}},
+            {"command": "a", "in": "1m", "retry_on": [1]},
+            {"command": "a", "IN": "1m"},
+            {"command": "a", "in": "1m", "name": "x", "on_failure": "b", "TOKEN": "t"},
+        ),
+        env=env,
+        check=2,
+    )
+    assert [line.removeprefix("tasks.jsonl:") for line in done.stderr.splitlines()[:-1]] == [
+        '1: retry: must be a table, not 3 (write {"attempts": 3})',
+        '2: env: must be a table of variables, such as {"LANG": "C"}, not "{ a = 1 }"',
+        '3: stdin: names no file (write {"file": "/path"})',
+        '4: retry_on: has no meaning: the job is tried once (add "retry": {"attempts": 3})',
+        '5: IN: is not a key that is known here (did you mean "in"?)',
+        (
+            "6: name: is not a key that is known here"
+            ' (a task gets a number; a name of your own is its "key")'
+        ),
+        (
+            "6: on_failure: is not a key that is known here"
+            " (jobs that follow others belong in the crontab)"
+        ),
+        "6: TOKEN: is not a key that is known here (a variable stands in env)",
+    ]
+    done = in_place("in", "1m", "-s", "retry=3", "--", "true", env=env, check=2)
+    assert "write { attempts = 3 }" in done.stderr
+
+
 def test_what_was_stored_before_a_fault_stays(env: dict[str, str], engine: FakeEngine) -> None:
     """Nothing is stored after it, but all faults are told; and it says how far it has come."""
     tasks = numbered(3 * MOST_TASKS)
