@@ -23,12 +23,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from crond_py.model import Leftovers
+from crond_py.ports import Clock
 from crond_py.runner import procfile, proctree
 from crond_py.runner.aftercalls import attempt
 from crond_py.runner.child import Child
@@ -46,7 +47,7 @@ from crond_py.runner.watch import Watch
 from crond_py.vital import VitalThread
 
 _CLOSE: Final = object()
-_AGAIN_S: Final = 1.0
+_AGAIN_NS: Final = 1_000_000_000
 _PATIENCE_S: Final = 5.0
 _MOST_HUNTS: Final = 5
 _TRIES_OF_HUNT: Final = 500  # a tenth of a second
@@ -56,33 +57,47 @@ log = logging.getLogger(__name__)
 
 
 class Pictures:
-    """The full snapshot that one round of looks shares, taken when it is first wanted."""
+    """The full snapshot that one round of looks shares, taken when it is first wanted.
+
+    ``fault`` is what kept our orphans from being looked after in this round, None: nothing did.
+    """
 
     def __init__(self) -> None:
         self._full: Snapshot | None = None
-        self.shortage: OSError | None = None
+        self._shortage: OSError | None = None
+        self.fault: Exception | None = None
 
     @property
     def full(self) -> Snapshot:
         """All processes, as of this round. Raises OSError where they cannot be read."""
-        if self.shortage is not None:
-            raise self.shortage
+        if self._shortage is not None:
+            raise self._shortage
         if self._full is None:
             try:
                 self._full = Snapshot.take()
             except OSError as error:
-                self.shortage = error
+                self._shortage = error
                 raise
         return self._full
+
+    def raise_shortage(self) -> None:
+        """Raise OSError where we were short of something to look after our orphans with.
+
+        A fault of another kind may stay, and no end waits for that.
+        """
+        if isinstance(self.fault, OSError):
+            raise self.fault
 
 
 class Ender:
     """Looks at children until it is known what becomes of their trees."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, clock: Clock) -> None:
         self._watch = watch
+        self._clock = clock
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._unseen: dict[object, None] = {}
+        self._again_ns = 0
         self._is_blind = False
         self._thread = VitalThread(target=self._run, name="pycron-ender", daemon=True)
 
@@ -117,12 +132,7 @@ class Ender:
 
     def _run(self) -> None:
         while (batch := self._take()) is not None:
-            children = [c for c in batch if isinstance(c, Child) and not c.is_done]
-            again: list[Child] = []
-            try:
-                again = self._look_at_all(children)
-            except Exception:  # a fault of ours must not end the thread that ends all others
-                log.exception("could not look at what is to be ended")
+            again = [] if all(map(callable, batch)) else self._try_to_look_at_all(batch)
             for child in again:
                 self._queue.put(child)
             for function in filter(callable, batch):
@@ -134,12 +144,13 @@ class Ender:
     def _take(self) -> dict[object, None] | None:
         """Wait for what is to be looked at; None: the thread is to end.
 
-        What could not be seen is looked at again with whatever comes, or after a while: that a
-        descriptor is free again nobody tells.
+        What could not be seen is looked at again with whatever else is, or after a while: that a
+        descriptor is free again nobody tells. A call is no reason for another try, and puts none
+        off.
         """
         batch: dict[object, None] = {}
         with suppress(Empty):
-            batch[self._queue.get(timeout=_AGAIN_S if self._unseen else None)] = None
+            batch[self._queue.get(timeout=self._patience_s())] = None
             while _CLOSE not in batch:
                 batch[self._queue.get_nowait()] = None
         if _CLOSE in batch:
@@ -147,27 +158,42 @@ class Ender:
             if not batch:
                 return None
             self._queue.put(_CLOSE)  # for the next turn
-        if not batch or not all(map(callable, batch)):  # a call is no reason for another try
+        if not all(map(callable, batch)) or self._patience_s() == 0:
             batch |= self._unseen
             self._unseen.clear()
         return batch
+
+    def _patience_s(self) -> float | None:
+        """Return how long there is until the next try; None: all could be seen."""
+        if not self._unseen:
+            return None
+        return max(0, self._again_ns - self._clock.monotonic_ns()) / 1e9
+
+    def _try_to_look_at_all(self, batch: Iterable[object]) -> list[Child]:
+        children = [c for c in batch if isinstance(c, Child) and not c.is_done]
+        try:
+            return self._look_at_all(children)
+        except Exception:  # a fault of ours must not end the thread that ends all others
+            log.exception("could not look at what is to be ended")
+            return []
+        finally:
+            self._again_ns = self._clock.monotonic_ns() + _AGAIN_NS
 
     def _look_at_all(self, children: list[Child]) -> list[Child]:
         """Take each child a step further; return those to be looked at again at once."""
         pictures = Pictures()
         # What ends after the picture was taken may have left something that is not in it.
         gone = {child for child in children if child.tree_is_gone}
+        needs_all = any(child.stop is not None for child in children)
         try:
             # First the picture, then the orphans: what loses its parent between the two is seen
             # with it in the one, and by itself in the other.
-            needs_all = any(child.stop is not None for child in children)
             if needs_all or not procfile.tells_children():
-                self._watch.look_after_orphans(pictures.full)
+                self._watch.look_after_orphans(lambda: pictures.full)
             else:
                 self._watch.look_after_orphans()
-        except Exception as error:  # trees are still to be ended by the other marks
-            if error is not pictures.shortage:
-                log.exception("could not look after what lost its parent")
+        except Exception as error:  # noqa: BLE001 - trees are still to be ended by the other marks
+            pictures.fault = error
         # After the picture, so that what a handler starts is not in it; before all that can hang.
         for child in children:
             with suppress(Exception):  # it is tried again, and told of, with its own look
@@ -207,13 +233,16 @@ class Ender:
     def _look_at_rest(self, child: Child, pictures: Pictures) -> bool:
         """See what a child has left that ended by itself; return as ``_look`` does."""
         watched = self._watch.members_of(child)
+        must_see = not child.pid or child.leftovers is Leftovers.KILL
         try:
+            if must_see:
+                pictures.raise_shortage()
             known = {**self._watch.orphans_of(child), **watched}
-            sees_all = self._watch.sees_orphans(child)
+            sees_all = pictures.fault is None and self._watch.sees_orphans(child)
             snapshot = Snapshot.take_trees(known) if sees_all else pictures.full
             left = find_descendants(snapshot, child.root, known)
         except OSError as error:  # out of descriptors
-            if not child.pid or child.leftovers is Leftovers.KILL:
+            if must_see:
                 raise  # it may be there, and is waited for or to be ended
             note = f"what it left running is not known: {error.strerror}"
             self._watch.finish(child, note, seen=None)
@@ -281,18 +310,23 @@ class Ender:
             if not sees_all and not child.was_rechecked:  # met after the picture, as it seems
                 child.was_rechecked = True
                 return True
-            return self._finish(child, number, sees_all=sees_all)
+            return self._finish(child, pictures, number, sees_all=sees_all)
         return False
 
-    def _finish(self, child: Child, number: signal.Signals, *, sees_all: bool) -> bool:
+    def _finish(
+        self, child: Child, pictures: Pictures, number: signal.Signals, *, sees_all: bool
+    ) -> bool:
         """Tell the end of a child, unless what it has left forks away from all that look for it.
 
         Such a tree is seen to be there, and may be ended in between two forks. It is tried again
         each second; SIGTERM does not end it, and after SIGKILL it is given up in the end. So is
         what was met and shows in no picture. What may be of another run holds up no end: there is
         one more look for it, and then it is spoken of.
+
+        Raises OSError, after the hunt, where our orphans could not be looked after.
         """
         is_caught, has_doubts = self._hunt(child, number)
+        pictures.raise_shortage()
         strays = self._watch.strays_of(child)
         left = [describe_spared(child.spared), describe_strays(strays)]
         has_doubts |= bool(strays) and not left[1]  # each may have handed on to a next one

@@ -32,7 +32,7 @@ from crond_py.runner.aftercalls import AfterCalls
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
 from crond_py.runner.glances import Glances
-from crond_py.runner.orphans import Hunt, Orphans
+from crond_py.runner.orphans import Hunt, Orphan, Orphans
 from crond_py.runner.proctree import Process, Snapshot
 from crond_py.runner.unheld import Unheld
 from crond_py.vital import VitalThread
@@ -55,13 +55,13 @@ class Supervisor:
         self._by_descriptor: dict[int, Child] = {}
         self._orphan_descriptors: dict[int, int] = {}
         self._closed = False
-        self._is_blind = False
+        self._was_blind = False
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
         self._calls = AfterCalls(clock)
         self._unheld = Unheld(clock, self._hold_late)
-        self._ender = Ender(self)
+        self._ender = Ender(self, clock)
         self._orphans = Orphans(self._table) if reap_orphans else None
         self._glances = (
             None if self._orphans is None else Glances(self._orphans, clock, self._wake_up)
@@ -88,7 +88,10 @@ class Supervisor:
             return  # it may yet use what would be closed here, whose numbers would be others' then
         with self._lock:
             descriptors = {self._wake, *self._by_descriptor, *self._orphan_descriptors}
-            descriptors |= {c.pidfd for c in self._children.values() if c.pidfd is not None}
+            for child in self._children.values():
+                if child.pidfd is not None:
+                    descriptors.add(child.pidfd)
+                    child.pidfd = None  # whoever is just telling its end has called this
             self._by_descriptor.clear()
             self._orphan_descriptors.clear()
             self._children.clear()
@@ -267,13 +270,8 @@ class Supervisor:
         return self._orphans.strays_of(child) if self._orphans is not None else {}
 
     def sees_orphans(self, child: Child) -> bool:
-        """Return whether all that a child leaves is, or descends from, an orphan that we have met.
-
-        Not so after a look for these that has failed.
-        """
-        if self._orphans is None or child.is_adopted or self._is_blind:
-            return False
-        return procfile.tells_children()
+        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        return self._orphans is not None and not child.is_adopted and procfile.tells_children()
 
     def hunt(self, child: Child, *, kill: bool) -> Hunt:
         """Find what of a child's run is our child just now and not under watch."""
@@ -311,23 +309,37 @@ class Supervisor:
         if child.pidfd is not None:
             os.close(child.pidfd)
 
-    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
-        """Reap our orphans, and have those that live watched.
+    def look_after_orphans(self, picture: Callable[[], Snapshot] | None = None) -> None:
+        """Reap our orphans, and have those that live watched; see ``Watch``.
 
-        Without a snapshot this is quick, and does nothing where the kernel tells no children.
+        Without a picture this is quick, and does nothing where the kernel tells no children.
         """
-        if self._orphans is None or (snapshot is None and not procfile.tells_children()):
+        if self._orphans is None or (picture is None and not procfile.tells_children()):
             return
+        if self._glances is not None:
+            self._glances.begins()
         try:
-            unwatched = self._orphans.look(snapshot)
-        except OSError as error:
-            if not self._is_blind:
-                log.warning("cannot look for what jobs have left behind: %s", error)
-            self._is_blind = True  # said once, until a look succeeds
+            unwatched = self._orphans.look(picture() if picture is not None else None)
+        except Exception as error:
+            self._note_blindness(error)
+            raise
+        self._was_blind = False
+        self._hold_orphans(unwatched)
+        if self._orphans.want_another_look:
+            with self._lock:
+                self._wake_up()  # it may sleep for longer than until then
+
+    def _note_blindness(self, error: Exception) -> None:
+        """Say, once until a look succeeds, that one has failed, and have another one made."""
+        if not self._was_blind:
+            trace = None if isinstance(error, OSError) else error
+            log.warning("cannot look for what jobs have left behind: %s", error, exc_info=trace)
+        self._was_blind = True
+        with self._lock:
             if self._glances is not None:
                 self._glances.want()
-            return
-        self._is_blind = False
+
+    def _hold_orphans(self, unwatched: list[Orphan]) -> None:
         for orphan in unwatched:
             with self._lock:
                 # Without a descriptor it is met again at the next end of anything.
@@ -448,10 +460,10 @@ class Supervisor:
             with self._lock:
                 child.has_ended = True
         # After the end: what a process leaves is handed to us before its end can be seen.
-        self._try_to_look_after_orphans()
+        has_looked = self._try_to_look_after_orphans()
         to_close: list[int] = []
         for child in leaders:
-            may_have_left = self._may_have_left(child)
+            may_have_left = not has_looked or self._may_have_left(child)
             with self._lock:
                 if self._closed:
                     break
@@ -466,15 +478,16 @@ class Supervisor:
                 to_close.append(child.pidfd)
         return to_close
 
-    def _try_to_look_after_orphans(self) -> None:
-        if self._glances is not None and procfile.tells_children():
-            self._glances.begins()
+    def _try_to_look_after_orphans(self) -> bool:
+        """Look, and return whether that has not failed; what goes wrong is said there."""
         try:
             self.look_after_orphans()
-        except Exception:  # the boundary of the runs that have ended: that is told all the same
-            log.exception("could not look for what jobs have left behind")
+        except Exception:  # noqa: BLE001 - the boundary of the runs that have ended: that is told
+            return False
+        return True
 
     def _may_have_left(self, child: Child) -> bool:
+        """Return whether a child may have left something, as of a look that has just been made."""
         if self._orphans is not None and self.sees_orphans(child):
             return self._orphans.may_have(child.key)
         return True

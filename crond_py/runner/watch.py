@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import Protocol
 
 from crond_py.runner.child import Child
@@ -26,11 +27,18 @@ class Watch(Protocol):
         ...
 
     def sees_orphans(self, child: Child) -> bool:
-        """Return whether all that a child leaves is, or descends from, an orphan of ours."""
+        """Return whether all that a child leaves is, or descends from, an orphan of ours.
+
+        So it is known after a look for these that has not failed, and to a hunt.
+        """
         ...
 
-    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
-        """Reap our orphans, and have those that live watched."""
+    def look_after_orphans(self, picture: Callable[[], Snapshot] | None = None) -> None:
+        """Reap our orphans, and have those that live watched.
+
+        ``picture`` gives all processes, where these are needed. What it raises is raised, and what
+        else keeps it from looking: that is noted, and there is another look in a while.
+        """
         ...
 
     def hunt(self, child: Child, *, kill: bool) -> Hunt:

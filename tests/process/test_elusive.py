@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from crond_py.clock import SystemClock
 from crond_py.ports import AttemptKey
 from crond_py.runner import ender as ender_module
 from crond_py.runner import procfile, proctree
@@ -116,7 +117,7 @@ class _Watch:
     def sees_orphans(self, child: Child) -> bool:
         return True
 
-    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+    def look_after_orphans(self, picture: Callable[[], Snapshot] | None = None) -> None:
         pass
 
     def hunt(self, child: Child, *, kill: bool) -> Hunt:
@@ -149,14 +150,14 @@ def test_what_has_just_ended_is_not_worth_a_word(gone: Child, number: signal.Sig
     """Where the last of a tree is found as it ends, the end is told at once (P6)."""
     gone.stop = gone.sent = number
     watch = _Watch(hunts=2)
-    Ender(watch)._look_at_all([gone])
+    Ender(watch, SystemClock())._look_at_all([gone])
     assert watch.notes == [""]
 
 
 def test_what_is_never_caught_is_spoken_of(gone: Child) -> None:
     """No end is told while SIGKILL is to come; after it there are some more tries (P6)."""
     watch = _Watch(hunts=1 << 30)
-    ender = Ender(watch)
+    ender = Ender(watch, SystemClock())
     gone.stop = gone.sent = signal.SIGTERM
     for _ in range(ender_module._MOST_HUNTS + 1):
         assert ender._look_at_all([gone]) == []
@@ -176,7 +177,7 @@ def test_what_shows_in_no_picture_is_spoken_of(
     gone.stop = gone.sent = signal.SIGKILL
     watch = _Watch(hunts=0)
     monkeypatch.setattr(watch, "orphans_of", lambda _child: {1 << 23: 1})
-    ender = Ender(watch)
+    ender = Ender(watch, SystemClock())
     assert ender._look_at_all([gone]) == [gone], "it may have come after the picture"
     for _ in range(ender_module._MOST_HUNTS):
         assert watch.notes == []
@@ -189,7 +190,7 @@ def test_what_is_to_be_called_after_a_look_waits_for_the_second_one(
     gone: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P2: only by then the end is told that a late timer comes after."""
-    ender = Ender(_Watch(hunts=0))
+    ender = Ender(_Watch(hunts=0), SystemClock())
     order: list[str] = []
     answers = iter([[gone], []])
 

@@ -18,9 +18,9 @@ from crond_py.model import Leftovers
 from crond_py.ports import AttemptKey, Ended, LeftOver, ProcessEvent, Started
 from crond_py.runner import ender, pidfds, procfile, proctree, subreaper, supervisor
 from crond_py.runner.marks import Marks, read_marks
-from crond_py.runner.orphans import list_children
+from crond_py.runner.orphans import Orphans, list_children
 from crond_py.runner.supervisor import Supervisor
-from tests.process.conftest import Harness, has_ended, wait_until_gone
+from tests.process.conftest import PATIENCE_S, Harness, has_ended, wait_until_gone
 
 
 def _start(harness: Harness, command: str, **changes: object) -> AttemptKey:
@@ -449,7 +449,7 @@ def test_a_descriptor_that_cannot_be_attended_to_stops_nothing(
 
     monkeypatch.setattr(pidfds, "exit_from_status", note)
     with monkeypatch.context() as patch:
-        patch.setattr(Supervisor, "look_after_orphans", lambda _self, _snapshot=None: 1 // 0)
+        patch.setattr(Orphans, "look", lambda _self, _snapshot=None: 1 // 0)
         assert reaping.run("exit 3").exit.code == 3
     assert reaping.run("exit 4").exit.code == 4
     assert all(thread.is_alive() for thread in threads)
@@ -462,7 +462,7 @@ def test_an_end_is_told_though_orphans_cannot_be_looked_after(
     """A fault at the very end of a run that is stopped does not lose the end (P1, P6)."""
     key = _start(reaping, "sleep 998; true")
     with monkeypatch.context() as patch:
-        patch.setattr(Supervisor, "look_after_orphans", lambda _self, _snapshot=None: 1 // 0)
+        patch.setattr(Orphans, "look", lambda _self, _snapshot=None: 1 // 0)
         reaping.runner.stop(key, force=True)
         assert reaping.ended(key).exit.signal == 9
     assert "ZeroDivisionError" in caplog.text
@@ -509,3 +509,30 @@ def test_a_start_is_answered_once_whatever_happens_after_it(
         ended = reaping.ended(key)
     assert _kinds(reaping, key) == [Started, Ended]
     assert "is not watched" in ended.note
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["by itself", "stopped"])
+def test_who_hears_of_an_end_may_close_the_runner(
+    reaping: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_stopped: bool,
+) -> None:
+    """Each descriptor is closed once: by then its number may be another one's (P8)."""
+    watching = reaping.runner._supervisor
+    tell = watching._report
+
+    def close_first(event: ProcessEvent) -> None:
+        if isinstance(event, Ended):
+            reaping.runner.close()
+        tell(event)
+
+    monkeypatch.setattr(watching, "_report", close_first)
+    key = reaping.start("exec sleep 999" if is_stopped else "exit 0")
+    if is_stopped:
+        reaping.started(key)
+        reaping.runner.stop(key, force=True)
+    reaping.ended(key)
+    for thread in (watching._thread, watching._ender._thread):
+        thread.join(PATIENCE_S)
+    assert caplog.text == ""

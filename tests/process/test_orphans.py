@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ from crond_py.runner import glances, procfile, suspects
 from crond_py.runner.child import Child
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Snapshot
-from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
 
 UNSHARE = ["unshare", "--fork", "--pid", "--mount-proc"]
 CAN_UNSHARE = subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
@@ -363,51 +362,6 @@ def test_what_has_ended_hands_its_suspects_on(others: list[Child], by: str) -> N
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def _fail_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the next two looks for orphans fail."""
-    real, shortages = Orphans.look, iter(range(2))
-
-    def look(orphans: Orphans, snapshot: Snapshot | None = None) -> object:
-        for _ in shortages:
-            raise OSError(errno.ENFILE, "planted")
-        return real(orphans, snapshot)
-
-    monkeypatch.setattr(Orphans, "look", look)
-
-
-def test_a_look_that_fails_is_made_again(reaping: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P8: what ends while descriptors are short stays no zombie, though nothing else happens."""
-    before = set(list_children())
-    done, gone = reaping.fifo("done"), reaping.fifo("gone")
-    key = reaping.start(
-        "read x <done; (sh -c 'echo gone >gone' &); sleep 999"  # the shell's own child is lost
-    )
-    pid = reaping.started(key).pid
-    _fail_to_look(monkeypatch)
-    done.write_text("go\n")
-    assert gone.read_text() == "gone\n"
-    while set(list_children()) - before - {pid}:
-        os.sched_yield()
-    reaping.runner.stop(key, force=True)
-    assert reaping.ended(key).exit.signal == signal.SIGKILL
-
-
-def test_a_look_that_fails_tells_of_nothing_left(
-    reaping: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P6: what is to be ended with a run is, once it can be seen."""
-    _fail_to_look(monkeypatch)
-    pids = reaping.fifo("pid")
-    key = reaping.start(
-        "setsid sh -c 'echo $$ >pid; exec sleep 999' & exit 0", leftovers=Leftovers.KILL
-    )
-    pidfd = os.pidfd_open(int(pids.read_text()))
-    assert reaping.wait_for(lambda event: isinstance(event, LeftOver)).key == key
-    reaping.runner.stop(key, force=True)
-    reaping.ended(key)
-    assert has_ended(pidfd, patience_s=PATIENCE_S)
 
 
 def test_what_is_to_come_after_ends_waits_for_no_look_that_hangs(reaping: Harness) -> None:

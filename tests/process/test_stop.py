@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -241,7 +242,7 @@ class _Watch:
     def sees_orphans(self, child: Child) -> bool:
         return False
 
-    def look_after_orphans(self, snapshot: Snapshot | None = None) -> None:
+    def look_after_orphans(self, picture: Callable[[], Snapshot] | None = None) -> None:
         pass
 
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
@@ -258,7 +259,7 @@ class _Watch:
 def test_what_ends_during_a_look_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that ends after the look at /proc may have forked after it: one more look (P6)."""
     watch = _Watch()
-    ender = Ender(watch)
+    ender = Ender(watch, SystemClock())
     child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
     child.stop = child.sent = signal.SIGTERM
 
@@ -278,7 +279,7 @@ def test_what_is_met_after_the_picture_is_looked_for_in_another(
 ) -> None:
     """A fork of what ended meanwhile, handed to us after the look at /proc, has one more (P6)."""
     watch = _Watch()
-    ender = Ender(watch)
+    ender = Ender(watch, SystemClock())
     child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
     child.stop = child.sent = signal.SIGTERM
     child.has_ended = True
@@ -309,7 +310,7 @@ def test_all_leaders_are_signalled_before_anything_can_hang(
     ]
     for child in children:
         child.stop = signal.SIGTERM
-    Ender(_Watch())._look_at_all(children)
+    Ender(_Watch(), SystemClock())._look_at_all(children)
     assert set(done[: done.index("look")]) == {"k-0", "k-1"}
 
 
@@ -323,7 +324,7 @@ def test_a_look_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.Monkey
             hangs.wait()
             return super().members_of(child)
 
-    ender = Ender(Hanging())
+    ender = Ender(Hanging(), SystemClock())
     child = Child(AttemptKey(1, 1), "k-1", 0, start_ticks=None, pidfd=None, is_own=False)
     child.stop = signal.SIGTERM
     with monkeypatch.context() as patch:
