@@ -27,7 +27,7 @@ from crond_py.places import Places
 from crond_py.ports import RunQuery
 from crond_py.schedule import format_duration
 
-EXAMPLES = ("pycron cancel 4711", "pycron cancel backup", "pycron cancel task:17")
+EXAMPLES = ("pycron cancel 4711", "pycron cancel backup", "pycron cancel task:17 task:18")
 
 _AFTER_KILL: Final = timedelta(seconds=10)
 """How long a tree that was killed may take to be gone, where nobody says how long to wait."""
@@ -38,6 +38,10 @@ _WAS: Final[dict[str, str]] = {
     State.WAITING_RETRY: "it was waiting for its retry",
     State.QUEUED: "it was queued",
 }
+
+
+class NothingToEndError(PycronError):
+    """A job that is named has no run without an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,10 @@ class _End:
 
 
 def command(
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            metavar="RUN|JOB|TASK",
+            metavar="RUN|JOB|TASK...",
             help="The number of a run, or the name of a job or a task (task:17).",
             autocompletion=complete_job,
         ),
@@ -84,7 +88,7 @@ def command(
     state_dir: StateDir = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """End a run, or every run of a job or a task.
+    """End a run, or every run of a job or a task, or several of these.
 
     Of a task nothing more is due then, either. All processes of the run get SIGTERM and, after the
     job's kill_after, SIGKILL. It is waited for until they have ended, if need be for ten seconds
@@ -94,11 +98,12 @@ def command(
     patience = read_patience(timeout)
     places = places_of(crontab, state_dir)
     with Conversation(places.socket) as conversation:
-        cancelled, watch = _cancel(conversation, target, places), Watch.begin()
-        if not cancelled:
-            if as_json:
+        cancelled, errors = _cancel_all(conversation, targets, places)
+        watch = Watch.begin()
+        if errors and not cancelled:
+            if as_json and isinstance(errors[0], NothingToEndError):
                 say.out_json([])
-            raise PycronError(f"job {target} has no run that could be ended")
+            raise errors[0]
         try:
             ends = [
                 _wait(conversation, item, patience, watch, is_brief=not wait) for item in cancelled
@@ -107,8 +112,33 @@ def command(
             say.note("not waiting any more; the cancel goes on")
             raise
     _tell(ends, is_wanted=wait, as_json=as_json)
+    if errors:
+        raise typer.Exit(errors[0].exit_code)
     if wait and not all(end.is_over for end in ends):
         raise typer.Exit(PycronError.exit_code)
+
+
+def _cancel_all(
+    conversation: Conversation, targets: Sequence[str], places: Places
+) -> tuple[list[Cancelled], list[PycronError]]:
+    """Cancel what is named, and return what that did and what was wrong with a name.
+
+    Of that all but the first is told at once, or all of it where something was cancelled.
+    """
+    cancelled: list[Cancelled] = []
+    errors: list[PycronError] = []
+    for target in targets:
+        try:
+            found = _cancel(conversation, target, places)
+        except UnknownNameError as error:
+            errors.append(error)
+            continue
+        cancelled += found
+        if not found:
+            errors.append(NothingToEndError(f"job {target} has no run that could be ended"))
+    for each in errors if cancelled else errors[1:]:
+        say.note(str(each))
+    return cancelled, errors
 
 
 def _cancel(conversation: Conversation, target: str, places: Places) -> Sequence[Cancelled]:

@@ -263,3 +263,29 @@ def test_a_number_that_only_a_task_has(
         done = pycron("cancel", "7", env=env, check=code)
     hint = "" if is_over else "; there is a task of that number: pycron cancel task:7"
     assert done.stderr == f"pycron: {error}{hint}\n"
+
+
+def test_several_at_once(env: dict[str, str]) -> None:
+    """Each is ended that can be; of the others it is said why not, and the exit code tells."""
+    items = {
+        "task:1": Cancelled(0, "task:1", "pending", ending=False),
+        "task:2": Cancelled(0, "task:2", "pending", ending=False),
+    }
+
+    def answer(request: Request[Any], _peer: Peer) -> object:
+        assert isinstance(request, CancelTask)
+        name = f"task:{request.task_id}"
+        if name not in items:
+            raise UnknownNameError(f"there is no task {request.task_id}")
+        return CancelList((items[name],))
+
+    with serving(env, answer):
+        done = pycron("cancel", "task:1", "task:9", "task:2", env=env, check=2)
+        assert done.stderr == "pycron: there is no task 9\n"
+        assert [line.partition(":")[2][:2] for line in done.stdout.splitlines()] == ["1:", "2:"]
+        done = pycron("cancel", "task:8", "task:9", env=env, check=2)
+        assert done.stderr.splitlines() == [
+            "pycron: there is no task 9",
+            "pycron: there is no task 8",
+        ]
+        assert pycron("cancel", "task:2", "task:1", env=env).stderr == ""
