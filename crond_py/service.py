@@ -62,8 +62,8 @@ from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import Changed, Reloaded
 from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.apart import Reading, load_apart
-from crond_py.crontab.late import LateTaskJobs
 from crond_py.crontab.model import Crontab
+from crond_py.crontab.on_demand import TaskJobsOnDemand
 from crond_py.crontab.summary import diff_crontabs, forget_fingerprints
 from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
@@ -310,7 +310,7 @@ class Service:
             process_era=process_era(),
             remove_outputs=self._remove_outputs,
             bound_outputs=Quota(self._options.places.state_dir, self._janitor.submit).note,
-            task_reader=LateTaskJobs,
+            task_reader=TaskJobsOnDemand,
             random=Random().random,  # noqa: S311 - spreads retries, guards nothing
         )
         return Core(parts, ledger)

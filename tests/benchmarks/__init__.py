@@ -6,9 +6,9 @@
     origins     how the others are brought from package registries
     programs/   the job that is started, the limits in C and in Python, libraries run as daemons
 
-    lanes       one daemon's starts in turn with the limit, within cycles of seconds
-    on_time     which lanes: lone jobs, 50 and 500 at once, kinds of commands
-    memory, commands, stored   the other measurements
+    tracks      one daemon's starts in turn with the limit, within cycles of seconds
+    on_time     which tracks: lone jobs, 50 and 500 at once, kinds of commands
+    memory, commands, stored, crowd   the other measurements
     plan        which of them, in which order, how often
 
     stamps, processes, moments  what jobs wrote, what /proc tells, instants to wait for

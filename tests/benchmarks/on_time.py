@@ -1,4 +1,4 @@
-"""How late jobs start, and how many a second when many are due at once: the cycles of lanes.
+"""How late jobs start, and how many a second when many are due at once: the cycles of tracks.
 
 Daemons whose jobs are due in seconds share a minute with the machine's limit: a burst of theirs is
 followed by one of a C program, a lone start by one in the same second. Those that know only
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tests.benchmarks.jobs import Minutely, Way, due
-from tests.benchmarks.lanes import (
-    SETTLE_S,
-    Cycle,
-    Lane,
-    bare_python,
-    c_program,
-    measure,
-    start_program,
-)
 from tests.benchmarks.moments import MINUTE_S, next_multiple, pause, wait_until, wall_s
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer, Started
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.stamps import Lateness, read_stamps, wait_for_stamps
+from tests.benchmarks.tracks import (
+    SETTLE_S,
+    Cycle,
+    Track,
+    bare_python,
+    c_program,
+    measure,
+    start_program,
+)
 
 MANY, FEW = 500, 50
 
@@ -57,12 +57,12 @@ def lone_starts(way: Way, stage: Stage, first_s: int = 0, last_s: int = 4) -> Cy
     beside = Way.SHELL if way is Way.SHELL else Way.ARRAY
     seconds = tuple(range(first_s, last_s + 1))
     at = {part: tuple(s + part for s in seconds) for part in (0.5, 0.75)}
-    lanes = (
-        Lane("lone", 1, seconds, way, beside=("C", "python")),
-        Lane("C", 1, at[0.5], beside, program=c_program(stage.work)),
-        Lane("python", 1, at[0.75], beside, program=bare_python()),
+    tracks = (
+        Track("lone", 1, seconds, way, beside=("C", "python")),
+        Track("C", 1, at[0.5], beside, program=c_program(stage.work)),
+        Track("python", 1, at[0.75], beside, program=bare_python()),
     )
-    return Cycle(_shortest(last_s + 1), lanes, rest_s=1.0)
+    return Cycle(_shortest(last_s + 1), tracks, rest_s=1.0)
 
 
 def fitting(kinds: Sequence[str], slots: int) -> list[list[str]]:
@@ -83,21 +83,21 @@ def kinds_in_turn(
     kinds: Sequence[str], count: int, slot_s: int, stage: Stage, first_s: int = 0
 ) -> Cycle:
     """Return bursts of each kind, and of C with the shell and without it, each in its own slot."""
-    lanes: list[Lane] = []
+    tracks: list[Track] = []
 
     def slot() -> tuple[float, ...]:
-        return (first_s + len(lanes) * slot_s,)
+        return (first_s + len(tracks) * slot_s,)
 
     for label, for_shell in (("C-shell", True), ("C-exec", False)):
         of_this = [kind for kind in kinds if (KINDS[kind][0] is Way.SHELL) is for_shell]
         if of_this:
             way = Way.SHELL if for_shell else Way.ARRAY
-            lanes.append(Lane(label, count, slot(), way, program=c_program(stage.work)))
+            tracks.append(Track(label, count, slot(), way, program=c_program(stage.work)))
         for kind in of_this:
             way, as_other = KINDS[kind]
             user = OTHER_USER if as_other else None
-            lanes.append(Lane(kind, count, slot(), way, user, beside=(label,)))
-    return Cycle(_shortest(first_s + len(lanes) * slot_s), tuple(lanes), rest_s=slot_s)
+            tracks.append(Track(kind, count, slot(), way, user, beside=(label,)))
+    return Cycle(_shortest(first_s + len(tracks) * slot_s), tuple(tracks), rest_s=slot_s)
 
 
 def _shortest(need_s: int) -> int:
@@ -112,12 +112,12 @@ def of_a_minute(peer: Peer, stage: Stage) -> Cycle:
     return Cycle(
         MINUTE_S,
         (
-            Lane("many", MANY, (12, 20), peer.way, beside=("C-many",)),
-            Lane("C-many", MANY, (16, 24), way, program=c),
-            Lane("few", FEW, (28, 30, 32, 34), peer.way, beside=("C-few",)),
-            Lane("C-few", FEW, (29, 31, 33, 35), way, program=c),
-            Lane("lone", 1, lone, peer.way, beside=("C-lone",)),
-            Lane("C-lone", 1, tuple(s + 0.5 for s in lone), way, program=c),
+            Track("many", MANY, (12, 20), peer.way, beside=("C-many",)),
+            Track("C-many", MANY, (16, 24), way, program=c),
+            Track("few", FEW, (28, 30, 32, 34), peer.way, beside=("C-few",)),
+            Track("C-few", FEW, (29, 31, 33, 35), way, program=c),
+            Track("lone", 1, lone, peer.way, beside=("C-lone",)),
+            Track("C-lone", 1, tuple(s + 0.5 for s in lone), way, program=c),
         ),
         rest_s=1.0,
     )
@@ -143,7 +143,7 @@ def possible_kinds(kinds: Sequence[str], stage: Stage) -> list[str]:
 
 def measure_kinds(cycle: Cycle, rounds: int, stage: Stage) -> None:
     """Record how fast bursts of ours are started, by the kind of their command."""
-    count = cycle.lanes[0].count
+    count = cycle.tracks[0].count
     figures = measure(Pycron(), cycle, rounds, stage.work)
     for label, values in figures.items():
         who = label if label.startswith("C-") else "pycron"
@@ -207,6 +207,6 @@ def _beside_c(daemon: Started, count: int, stage: Stage) -> float | None:
     """Return the rate of the C program, after the daemon's burst and in its place."""
     way = Way.SHELL if daemon.peer.way is Way.SHELL else Way.ARRAY
     at_s = wall_s() + C_AFTER_S
-    lane = Lane("C", count, (0,), way, program=c_program(stage.work))
-    start_program(lane, [at_s], stage.work, daemon.stamps).wait()
+    track = Track("C", count, (0,), way, program=c_program(stage.work))
+    start_program(track, [at_s], stage.work, daemon.stamps).wait()
     return Lateness.of(read_stamps(daemon.stamps)["C"], [at_s], count).rates()[0]

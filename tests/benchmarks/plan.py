@@ -15,13 +15,13 @@ from tests.benchmarks import on_time
 from tests.benchmarks.commands import measure_commands
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.jobs import Way
-from tests.benchmarks.lanes import Cycle
 from tests.benchmarks.memory import measure_idle, measure_load, measure_running
 from tests.benchmarks.moments import MINUTE_S
 from tests.benchmarks.ours import Pycron
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.stored import measure_claims, measure_stored
+from tests.benchmarks.tracks import Cycle
 
 MEASURES = ("late", "burst", "idle", "running", "load", "commands", "stored", "crowd")
 

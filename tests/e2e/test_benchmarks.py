@@ -16,7 +16,6 @@ from tests.benchmarks import on_time
 from tests.benchmarks.__main__ import build_programs
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.jobs import Seconds, due
-from tests.benchmarks.lanes import measure
 from tests.benchmarks.memory import measure_idle, measure_load
 from tests.benchmarks.moments import wall_s
 from tests.benchmarks.ours import Pycron
@@ -25,6 +24,7 @@ from tests.benchmarks.records import Recorder
 from tests.benchmarks.stage import Stage
 from tests.benchmarks.stamps import wait_for_stamps
 from tests.benchmarks.stored import can_submit, measure_claims, measure_stored
+from tests.benchmarks.tracks import measure
 from tests.support.daemon import PATIENCE_S, processes_with
 
 

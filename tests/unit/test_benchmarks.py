@@ -10,7 +10,6 @@ import pytest
 from crond_py.crontab import load_crontab
 from crond_py.timetable import schedule_of
 from tests.benchmarks.jobs import FarAway, Job, Minutely, Seconds, Way, due, far_away
-from tests.benchmarks.lanes import Cycle, Lane
 from tests.benchmarks.on_time import fitting
 from tests.benchmarks.origins import Given, NotObtainedError
 from tests.benchmarks.ours import Pycron
@@ -19,6 +18,7 @@ from tests.benchmarks.peers import ALL
 from tests.benchmarks.records import Record, Recorder, read_records
 from tests.benchmarks.stamps import Lateness, quantile, read_stamps
 from tests.benchmarks.table import render
+from tests.benchmarks.tracks import Cycle, Track
 
 # --- lateness -----------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def test_quantiles(share: float, expected: int) -> None:
 
 
 def test_stamps_are_told_apart_by_their_labels(tmp_path: Path) -> None:
-    """The part before the point is the lane; the instant is in nanoseconds."""
+    """The part before the point is the track; the instant is in nanoseconds."""
     file = tmp_path / "stamps"
     file.write_text("many.1 1500000000\nC-many.0 2000000000\nmany.0 1250000000\n")
     assert read_stamps(file) == {"many": [1.5, 1.25], "C-many": [2.0]}
@@ -134,15 +134,15 @@ def test_what_no_registry_has_is_looked_for_where_it_is_said_to_be(
 # --- cycles ---
 
 
-def lane(label: str, *seconds: float, program: tuple[str, ...] | None = None) -> Lane:
-    """Return a lane of two jobs."""
-    return Lane(label, 2, seconds, program=program)
+def track(label: str, *seconds: float, program: tuple[str, ...] | None = None) -> Track:
+    """Return a track of two jobs."""
+    return Track(label, 2, seconds, program=program)
 
 
 def test_a_cycle_comes_again_within_the_minute() -> None:
-    """The daemon's jobs of a lane are due in its seconds of each cycle; a program has no jobs."""
-    lanes = (lane("a", 0), lane("c", 4, program=("c",)), lane("b", 8, 9))
-    jobs = Cycle(20, lanes, rest_s=1).jobs(Path("/bin/tick"), Path("/tmp/stamps"))
+    """The daemon's jobs of a track are due in its seconds of each cycle; a program has no jobs."""
+    tracks = (track("a", 0), track("c", 4, program=("c",)), track("b", 8, 9))
+    jobs = Cycle(20, tracks, rest_s=1).jobs(Path("/bin/tick"), Path("/tmp/stamps"))
     assert {(job.argv[2], job.when) for job in jobs} == {
         (f"{label}.{number}", Seconds(seconds))
         for label, seconds in (("a", (0, 20, 40)), ("b", (8, 9, 28, 29, 48, 49)))
@@ -170,8 +170,8 @@ def test_kinds_that_do_not_fit_into_a_minute(slots: int, groups: list[list[str]]
 def test_a_cycle_begins_when_its_first_lane_can_come(
     shift: int, after: float, begin: float
 ) -> None:
-    """The first instant of the first lane is not before what was asked, and none is lost."""
-    cycle = Cycle(60, (lane("a", 12), lane("b", 30)), rest_s=1, shift_s=shift)
+    """The first instant of the first track is not before what was asked, and none is lost."""
+    cycle = Cycle(60, (track("a", 12), track("b", 30)), rest_s=1, shift_s=shift)
     assert cycle.begin(after) == begin
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crond_py.crontab.tasks import TaskReader
 
 
-class LateTaskJobs:
+class TaskJobsOnDemand:
     """The engine's TaskJobs under one crontab; for one thread at a time."""
 
     def __init__(self, crontab: Crontab) -> None:
