@@ -7,10 +7,11 @@ be another user.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from crond_py.crontab.model import Crontab, Job
 from crond_py.errors import CannotStartError
@@ -49,6 +50,37 @@ def absent(crontab: Crontab) -> Iterator[str]:
         yield from _faults(jobs, key, named, fault_of)
     yield from _faults(jobs, "command", _programs, _fault_of_program)
     yield from _faults(jobs, "PATH", _paths, _fault_of_path)
+
+
+def absent_of_task(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each thing that is not there and a task names, by the keys of a job.
+
+    A program is looked up by its path alone: what PATH is the daemon's crontab says.
+    """
+    cwd, command, user = values.get("cwd"), values.get("command"), values.get("user")
+    for key, fault_of in (
+        ("cwd", _fault_of_directory),
+        ("shell", _fault_of_shell),
+        ("env_file", _fault_of_env_file),
+    ):
+        path = values.get(key)
+        if isinstance(path, str) and path.startswith("/") and (fault := fault_of(path)):
+            yield f"{key} {printable_line(path)}: {fault}"
+    words = command if isinstance(command, list) else split_simple(str(command))
+    if words and "/" in words[0] and isinstance(cwd, str):
+        program = _Program(words[0], "", cwd)
+        if fault := _fault_of_program(program):
+            yield f"command {printable_line(words[0])}: {fault}"
+    if isinstance(user, str) and uid_of(user) is None:
+        yield f"user {printable_line(user)}: there is no such user"
+
+
+def uid_of(user: str) -> int | None:
+    """Return the number of a user, which needs no name; None for a name that there is not."""
+    try:
+        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
 
 
 def _faults(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.absent import absent, listed
+from crond_py.cli.absent import absent, listed, uid_of
 from crond_py.cli.in_vain import in_vain
 from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
@@ -101,7 +100,7 @@ def _users(crontab: CrontabModel) -> Iterator[str]:
     """Name the jobs that a daemon of this user, on this machine, could not run as their own."""
     for user, jobs in _jobs_by(crontab, "user").items():
         what = f"{jobs[0].source}: user {user} of {listed([job.name for job in jobs])}"
-        uid = _uid_of(user)
+        uid = uid_of(user)
         if uid is None:
             yield f"{what}: there is no such user on this machine"
         elif os.geteuid() not in {0, uid}:
@@ -123,14 +122,6 @@ def _jobs_by(crontab: CrontabModel, key: str) -> dict[str, list[Job]]:
         if (value := getattr(job, key)) is not None:
             found.setdefault(value, []).append(job)
     return found
-
-
-def _uid_of(user: str) -> int | None:
-    """Return the number of a user, which needs no name; None for a name that there is not."""
-    try:
-        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
 
 
 def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from crond_py.cli import say
+from crond_py.cli.absent import absent_of_task
 from crond_py.cli.ledgers import reading
 from crond_py.cli.records import standing
 from crond_py.cli.times import local_text, relative_text
@@ -146,6 +147,9 @@ def submit_one(
     _put(values, options.values(), "--set")
     size_of(values)
     stored = call(places.socket, Submit((values,), submitted_for())).tasks[0]
+    if stored.is_new:
+        for warning in absent_of_task(values):
+            say.note(f"warning: {warning}")
     if as_json:
         say.out_json(submitted_record(stored))
     else:

@@ -105,6 +105,20 @@ def test_options_and_settings_are_keys_of_the_task(env: dict[str, str], engine: 
     }
 
 
+def test_what_is_not_there_is_warned_of(env: dict[str, str], engine: FakeEngine) -> None:
+    """It is stored all the same: it may be there by then. What is there is not told of."""
+    options = ("--user", "nosuchuser", "--cwd", "/nope", "-s", "shell=/bin/bsh")
+    done = pycron("in", "1h", *options, "--", "/bin/nosuch", "x", env=env)
+    assert done.stderr.splitlines() == [
+        "pycron: warning: cwd /nope: there is no such directory",
+        "pycron: warning: shell /bin/bsh: there is no such file",
+        "pycron: warning: command /bin/nosuch: there is no such file",
+        "pycron: warning: user nosuchuser: there is no such user",
+    ]
+    assert len(engine.tasks) == 1
+    assert pycron("in", "1h", "--", "/bin/sh", "-c", "x", env=env).stderr == ""
+
+
 def test_another_users_task_begins_at_home(env: dict[str, str], engine: FakeEngine) -> None:
     """The caller's directory may not be that user's to enter."""
     pycron("in", "0s", "--user", getpass.getuser(), "--", "true", env=env)
