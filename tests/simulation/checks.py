@@ -8,7 +8,7 @@ is about; it is noted and raised after the step, since the engine outlives what 
 To add a check: one about a start or a write goes into the list of rules for it
 (``_START_RULES``, ``_ATTEMPT_RULES``, ``_RUN_RULES``), each a function that yields what is wrong,
 in words, with the promise in front; one about the daemon as a whole goes into ``_look_at_daemon``.
-What is due, and what has been said of it, is in ``accounts``.
+What is due, and what has been said of it, is in ``accounts``; whose turn it is, in ``turns``.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from tests.simulation.again import Again
 from tests.simulation.fakes import Tree
 from tests.simulation.jobs import SECOND
 from tests.simulation.story import Broken
+from tests.simulation.turns import Turns
 from tests.simulation.world import GROUPS, World
 
 Wrong = Iterator[tuple[str, str]]
@@ -82,6 +83,7 @@ class Inspector:
     def __post_init__(self) -> None:
         self.again = Again(self.world)
         self.accounts = Accounts(self.world, self.again)
+        Turns(self.world)
         self.world.machine.on_start = self.world.watching(self._started)
         self.world.machine.on_turn = self.world.watching(self._turned)
         self.world.watchers.append(self.world.watching(self._written))

@@ -17,7 +17,8 @@ import pytest
 
 from crond_py import clocksteps
 from crond_py.clock import EPOCH
-from crond_py.engine import admission, attempts, recovery
+from crond_py.crontab.model import Group
+from crond_py.engine import admission, attempts, pools, recovery
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import Agenda
 from crond_py.engine.attempts import Attempts
@@ -25,11 +26,13 @@ from crond_py.engine.attendance import Attendance
 from crond_py.engine.chains import Chains
 from crond_py.engine.core import Core
 from crond_py.engine.lanes import LaneState
+from crond_py.engine.lines import Line, Place, Ticket
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
+from crond_py.engine.shares import Shares
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
 from crond_py.engine.stopping import Stopper
@@ -316,6 +319,80 @@ def count_what_is_behind(old: Callable[..., None]) -> Callable[..., None]:
     return watch
 
 
+def reversed_priorities(_old: object) -> Callable[..., None]:
+    """Keep the priorities of a pool in the wrong order."""
+
+    def enter(priorities: list[int], new: int) -> None:
+        priorities.append(new)
+        priorities.sort(reverse=True)
+
+    return enter
+
+
+def most_first(_old: object) -> Callable[..., Any]:
+    """Let it be the turn of the group that has used the most."""
+
+    def least(self: Line, now_ns: int) -> Place | None:
+        there = [each for each in self._places.values() if each.number or each in self._using]
+        return max(there, key=lambda each: each.used_by(now_ns), default=None)
+
+    return least
+
+
+def of_newest(_old: object) -> Callable[..., Any]:
+    """Take the run that has come last for the one that waits longest."""
+
+    def of_longest_waiting(self: Slots) -> Ticket | None:
+        for ticket in reversed(self._arrivals):
+            if self._is_valid(ticket) and not ticket.stake.share.is_full:
+                return self._lines[ticket.priority].first(self._shares.reading())
+        return None
+
+    return of_longest_waiting
+
+
+def use_without_weight(_old: object) -> Callable[..., float]:
+    """Count every group's use alike."""
+
+    def used_by(self: Place, now_ns: int) -> float:
+        return self.used_s + self.stake.in_use * (now_ns - self.settled_ns) / 1e9
+
+    return used_by
+
+
+def inverted_weights(old: Callable[..., Group]) -> Callable[..., Group]:
+    """Let a group of three times the weight have a third."""
+
+    def group(self: Shares, name: str) -> Group:
+        known = old(self, name)
+        return replace(known, weight=1 / known.weight)
+
+    return group
+
+
+def newest_first(_old: object) -> Callable[..., Any]:
+    """Let the run of a group go first that was due last."""
+
+    def first_of(self: Line, place: Place) -> Ticket | None:
+        valid = [entry for entry in place.runs if self._is_valid(entry[2])]
+        place.runs[:] = valid
+        return max(valid, default=(None, 0, None), key=lambda entry: entry[:2])[2]
+
+    return first_of
+
+
+def wait_for_any_pool(old: Callable[..., bool]) -> Callable[..., bool]:
+    """Let a run wait as long as others do so anywhere."""
+    known: WeakSet[Slots] = WeakSet()
+
+    def is_free_for(self: Slots, job: object) -> bool:
+        known.add(self)
+        others = [each for each in known if each is not self and each._shares is self._shares]
+        return old(self, job) and not any(each.waiting for each in others)
+
+    return is_free_for
+
+
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "adopt", always(False), "P1 P5"),
@@ -354,6 +431,17 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "max_running is no limit": (admission, "decide_overlap", with_(max_running=None), "P5"),
     "queue_limit is no limit": (admission, "decide_overlap", with_(queue_limit=10**6), "P5"),
     "one slot too many": (Slots, "is_free_for", room_for_one_more, "P4"),
+    "the lowest priority goes first": (pools, "insort", reversed_priorities, "P4"),
+    "who has used most goes first": (Line, "_least", most_first, "P4"),
+    "nobody's use is by weight": (Place, "used_by", use_without_weight, "P4"),
+    "weights are the wrong way round": (Shares, "_group", inverted_weights, "P4"),
+    "who comes to wait has saved up": (Line, "_level", always(0.0), "P4"),
+    "what a run uses does not count": (Place, "settle", nothing, "P4"),
+    "who was due last goes first": (Line, "_first_of", newest_first, "P4"),
+    "no priority ages": (Slots, "_of_longest_waiting", always(None), "P4"),
+    "every priority ages": (pools, "LONGEST_WAITING_EVERY", lambda _: 1, "P4"),
+    "the newest waits longest": (Slots, "_of_longest_waiting", of_newest, "P4"),
+    "a pool waits for the others": (Slots, "is_free_for", wait_for_any_pool, "P4"),
     "slots leak": (Slots, "release", nothing, "P1 P4"),
     "nobody is next": (Attempts, "promote", nothing, "P4"),
     # ends
@@ -444,6 +532,16 @@ TRIED_FIRST = {
     "a clock that is right again is a new one": 131,
     "a job that is removed is not forgotten": 81,
     "retries begin while the daemon stops": 34,
+    "the lowest priority goes first": 8,
+    "who has used most goes first": 8,
+    "what a run uses does not count": 8,
+    "who was due last goes first": 8,
+    "no priority ages": 8,
+    "every priority ages": 8,
+    "the newest waits longest": 8,
+    "who comes to wait has saved up": 201,
+    "nobody's use is by weight": 9,
+    "weights are the wrong way round": 9,
 }
 """A history that has caught a fault that few do, or does so quickly; it only saves time."""
 

@@ -41,6 +41,8 @@ JOINS = 5
 
 A join whose head's instant comes twice is looked at in the engine's own tests.
 """
+CROWDS = 1
+"""One of eight histories has a crowd of jobs in small pools."""
 SEEDS = 500
 EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
@@ -100,6 +102,8 @@ def play(seed: int, *, may_step_clock: bool | None = None) -> World:
         world.add_random_jobs(world.random.randint(1, 5))
         if seed // 8 % 8 == JOINS and not world.may_step_clock:
             world.add_join()
+        if seed // 8 % 8 == CROWDS:
+            world.add_crowd()
         world.boot_daemon()
         inspector.look()
         for _ in range(STEPS):
@@ -170,6 +174,9 @@ def test_histories_go_everywhere() -> None:
     lines = "\n".join(line.text for world in worlds for line in world.story.lines)
     for line in LINES:
         assert line in lines, line
+    turns = sum((world.turns for world in worlds), Counter())
+    for kind in ("priority", "share", "due", "age"):
+        assert turns[kind] >= 30, kind
     signals = {force for w in worlds for tree in w.machine.trees for _, force in tree.stops}
     assert signals == {True, False}
 

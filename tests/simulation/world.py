@@ -32,7 +32,7 @@ from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper
 from crond_py.errors import PycronError
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Condition, Left, Retry, Run
+from crond_py.model import Condition, Left, Overlap, Retry, Run
 from crond_py.ports import (
     AttemptKey,
     Claim,
@@ -45,6 +45,7 @@ from crond_py.ports import (
     Write,
 )
 from tests.simulation.fakes import (
+    Behaviour,
     Crash,
     FakeProcesses,
     FakeTimers,
@@ -57,6 +58,7 @@ from tests.simulation.jobs import (
     BEGIN,
     FOLLOWERS,
     HOST,
+    SECOND,
     after,
     random_behaviour,
     random_job,
@@ -68,6 +70,7 @@ from tests.simulation.tasks import MOST_WAITING, TaskBook
 T = TypeVar("T")
 
 POOL_SIZES = {"default": None, "small": 2, "tiny": 1}
+CROWD = 6
 _OFTEN = ("*/10 * * * * *", "* * * * *", "*/2 * * * *")
 GROUPS = {"few": Group("few", max_running=2), "many": Group("many", 3.0)}
 
@@ -143,8 +146,11 @@ class World:
     ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
     instant, as they do not on a real machine.
 
+    ``turns`` counts the slots of whose giving something is shown, by what that is.
+
     ``watchers`` are called with every write that the ledger has taken; ``on_begin`` before each
-    life, ``on_force`` when a crontab comes into force, ``on_stopped`` after an orderly end,
+    life, ``on_core`` with each engine before it begins, ``on_force`` when a crontab comes into
+    force, ``on_stopped`` after an orderly end,
     ``on_step`` when the clock was set, with whether a daemon has seen and written that.
     """
 
@@ -172,6 +178,7 @@ class World:
     crash_in: int | None = None
     crash_at: str | None = None
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    turns: Counter[str] = field(default_factory=Counter)
     steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
     trouble_until_ns: int = 0
     awake_ns: int = 0
@@ -182,6 +189,7 @@ class World:
         default_factory=list
     )
     on_begin: list[Callable[[], None]] = field(default_factory=list)
+    on_core: list[Callable[[Core], None]] = field(default_factory=list)
     on_force: list[Callable[[], None]] = field(default_factory=list)
     on_stopped: list[Callable[[], None]] = field(default_factory=list)
     on_step: list[Callable[[timedelta, bool], None]] = field(default_factory=list)
@@ -222,6 +230,30 @@ class World:
         for job in (*([head] if is_diamond else []), *jobs):
             self.set_job(job)
         self.set_job(self._new_job("end", AfterTrigger(conditions)))
+
+    def add_crowd(self) -> None:
+        """Put jobs into the file that are due more often than the slots of their pools allow."""
+        pick = self.random.choice
+        for number in range(CROWD):
+            name = f"crowd{number}"
+            often = CronTrigger((pick(("*/5 * * * * *", "*/7 * * * * *", "2/10 * * * * *")),))
+            job = Job(
+                name,
+                often,
+                "job",
+                timezone="UTC",
+                overlap=Overlap.QUEUE,
+                queue_limit=3,
+                pool=pick(("small", "small", "tiny")),
+                group=pick((None, "few", "many", "many", "alice")),
+                priority=pick((-5, 0, 0, 0, 5)),
+                kill_after=2 * SECOND,
+                keep_runs=None,
+                keep_for=None,
+            )
+            lasts = pick(((SECOND,), (3 * SECOND, 8 * SECOND), (15 * SECOND,)))
+            self.machine.behaviours[name] = Behaviour(lasts=lasts)
+            self.set_job(job)
 
     def _new_job(self, name: str, trigger: Trigger) -> Job:
         self.machine.behaviours[name] = random_behaviour(self.random)
@@ -329,6 +361,8 @@ class World:
         if self.seed // 2 % 2:
             core._agenda.leads = ((0, FARTHEST_AHEAD),)
         self.daemon = Daemon(core, timers, processes, self.clock.monotonic_ns(), inbox)
+        for notice in self.on_core:
+            notice(core)
         crontab = self.crontab()
         self._comes_into_force()
         self._guard(lambda: core.begin(crontab))
