@@ -168,23 +168,20 @@ class Orphans:
             living = {pid: self._living.get(pid) for pid in pids}
             met = [pid for pid, orphan in living.items() if orphan is None]
             suspects: Suspects = self._suspects(table) if met else {}
-            origins = {pid: self._origin_of(pid, table) for pid in met}
+            late = self._meet_ended(met, suspects, table)
             before = self._living
             self._living = {
                 pid: orphan or self._meet(pid, suspects)
                 for pid, orphan in living.items()
-                if (orphan is not None and orphan.is_watched) or _still_lives(pid)
+                if pid not in late and (orphan is None or orphan.is_watched or _still_lives(pid))
             }
-            late = [
-                Orphan(pid, {} if origins[pid] else suspects, key=origins[pid])
-                for pid in met
-                if pid not in self._living
-            ]
+            for pid in late:
+                _still_lives(pid)  # reaped once nothing can keep us from noting it
             self._late, self._has_met = len(late), bool(met)
             if snapshot is None or not procfile.tells_children():  # a picture may be older
                 self._gone.clear()
             self._gone += (before[pid] for pid in before.keys() - self._living.keys())
-            self._gone += late  # and what each of these has left is not met yet
+            self._gone += late.values()  # and what each of these has left is not met yet
             roots = self._roots(table) if snapshot is not None else {}
             unwatched = [orphan for orphan in self._living.values() if not orphan.is_watched]
         if snapshot is not None:  # without the lock, which every start waits for
@@ -196,16 +193,28 @@ class Orphans:
         ticks, key = self._lineage.origin_of(pid) or (None, None)
         return Orphan(pid, suspects, ticks, key)
 
-    def _origin_of(self, pid: int, table: list[Child]) -> AttemptKey | None:
-        """Return which attempt a child of ours is of, which may have ended; None: it does not show.
+    def _meet_ended(
+        self, pids: list[int], suspects: Suspects, table: list[Child]
+    ) -> dict[int, Orphan]:
+        """Return those that have ended, with what they still show of whose they were."""
+        ended = [pid for pid in pids if not _still_lives(pid, os.WNOWAIT)]
+        # Once a look: every start waits for it, and there may be thousands of both.
+        identities = {child.tag.rpartition("-")[0] for child in table} if ended else set()
+        keys = {pid: self._origin_of(pid, identities) for pid in ended}
+        return {pid: Orphan(pid, {} if key else suspects, key=key) for pid, key in keys.items()}
 
-        Where it has ended that is its brand, or who its parents were.
+    def _origin_of(self, pid: int, identities: set[str]) -> AttemptKey | None:
+        """Return which attempt of these ledgers something is of that has ended and is not reaped.
+
+        That its parents tell, or its brand; not so a brand that may be another start's, since what
+        would tell that is gone. None: it does not show.
         """
         if (origin := self._lineage.origin_of(pid)) is not None:
             return origin[1]
-        brand = read_brand(pid)
-        for identity in {child.tag.rpartition("-")[0] for child in table} if brand else ():
-            if (branded := tag_of_brand(brand or 0, identity)) is not None:
+        if not BRANDING.is_sure or (brand := read_brand(pid)) is None:
+            return None
+        for identity in identities:
+            if (branded := tag_of_brand(brand, identity)) is not None:
                 return AttemptKey(int(branded[0].rpartition("-")[2]), branded[1])
         return None
 
@@ -302,12 +311,11 @@ class Orphans:
         """Note that an attempt is over, and that nothing of it was to be left."""
         with self._lock:
             there = [*self._living.values(), *self._gone]
-            unclear = [orphan for orphan in there if orphan.key is None]
-            self._done_with = {
-                each
-                for each in (*self._done_with, key)
-                if any(each in orphan.suspects for orphan in unclear)
-            }
+            # As far as they hand that on to what they leave.
+            may_come = {orphan.key for orphan in there}.union(
+                *(orphan.suspects for orphan in there if orphan.key is None)
+            )
+            self._done_with = {each for each in (*self._done_with, key) if each in may_come}
 
     def hunt(self, child: Child, known: Mapping[int, int], *, kill: bool) -> Hunt:
         """Find what of a run is our child just now, by its brand, and reap what of it has ended.
@@ -323,7 +331,8 @@ class Orphans:
         with self._lock:
             branded, bare = self._list_for(child)
             if BRANDING.is_sure and not bare:
-                return self._catch(branded, {}, known, kill=kill)
+                its = {pid: Orphan(pid, key=child.key) for pid in branded}
+                return self._catch(branded, its, known, kill=kill)
             since = {pid: proctree.start_ticks(pid) for pid in (*branded, *bare)}
         # The brand may be another start's, and then the environment tells. Reading that can hang,
         # and every start and end waits for the lock.
@@ -497,8 +506,9 @@ def _has_ended(pid: int) -> bool:
     return process is None or process.is_zombie
 
 
-def _still_lives(pid: int) -> bool:
+def _still_lives(pid: int, options: int = 0) -> bool:
+    """Return whether a child of ours has not ended; if it has it is reaped, but for WNOWAIT."""
     try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | options) is None
     except ChildProcessError:
         return False
