@@ -7,17 +7,23 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from crond_py.cli.follow import Watch, _Attempts
-from crond_py.model import Cause, Run, State
+from crond_py.control.address import Peer
+from crond_py.control.protocol import Request, Trigger, Triggered, Waited, WaitRun
+from crond_py.errors import CrowdedError, UnknownNameError
+from crond_py.ledger.sqlite import SqliteLedger
+from crond_py.model import Cause, Outcome, Run, State
 from crond_py.places import Places
 from tests.cli.program import PYCRON, environment, pycron
-from tests.cli.running import running
+from tests.cli.running import running, serving
+from tests.support.ledgers import at, attempted, enter
 
 _DUE = datetime(2026, 11, 29, 12, tzinfo=UTC)
 RUN = Run(7, "backup", 0, _DUE, Cause.SCHEDULE, State.RUNNING, _DUE)
@@ -190,3 +196,30 @@ def test_following_across_a_restart_of_the_daemon(env: dict[str, str], tmp_path:
                 (tmp_path / "second").write_text("go\n")
                 lines_until(follower, "ended")
                 assert follower.wait(60) == 0
+
+
+@pytest.mark.parametrize("command", [["logs", "7", "-f"], ["trigger", "backup", "--wait"]])
+def test_where_as_many_wait_as_may(tmp_path: Path, command: list[str]) -> None:
+    """Who is told to ask again does so, and sees the end."""
+    env = environment(tmp_path)
+    state = Path(env["PYCRON_STATE_DIR"])
+    state.mkdir(mode=0o700)
+    with closing(SqliteLedger.open(state / "ledger.sqlite", now=_DUE)) as ledger:
+        enter(ledger, *[attempted("backup", at(n)) for n in range(7)])
+    ended = replace(RUN, state=State.DONE, outcome=Outcome.SUCCEEDED, finished_at=_DUE)
+    answers = iter([CrowdedError("ask again"), CrowdedError("ask again"), Waited(None)])
+
+    def answer(request: Request[object], peer: Peer) -> object:
+        if isinstance(request, Trigger):
+            return Triggered(7)
+        if not isinstance(request, WaitRun):
+            raise UnknownNameError("nothing else is known")
+        said = next(answers, Waited(ended))
+        if isinstance(said, CrowdedError):
+            raise said
+        return said
+
+    with serving(env, answer):
+        done = pycron(*command, env=env)
+    assert next(answers, None) is None
+    assert "ask again" not in done.stderr
