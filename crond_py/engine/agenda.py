@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from crond_py.clocksteps import after_restart, begun_anew, clock_was_set
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.crontab.summary import fingerprint
+from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.ahead import AHEAD, EARLY, FARTHEST_AHEAD, LEADS, lead_of_next_look
 from crond_py.engine.events import CyclesDue, OccurrenceDue
@@ -92,18 +93,40 @@ class Agenda:
             self.forget(state)
         return state
 
-    def begin(self, state: JobState, now: datetime, gap: Gap | None = None) -> None:
-        """Settle what a job missed while the daemon was down, and wait for what comes."""
+    def begin(self, states: Iterable[JobState], now: datetime, gap: Gap | None = None) -> None:
+        """Settle what jobs missed while the daemon was down, and wait for what comes.
+
+        What is run at once, or made up, is so by priority, then in the order in which it was due.
+        """
+        backlogs = (self._backlog(state, now, gap) for state in states)
+        for backlog in sorted(filter(None, backlogs), key=lambda each: each.turn):
+            self._work_off(backlog, now)
+
+    def _backlog(self, state: JobState, now: datetime, gap: Gap | None) -> _Backlog | None:
+        """Return what is to be run of a job before it waits for what comes; None: it waits."""
         self._set_schedule(state)
         if state.is_live and gap is not None:
             self._settle_unknown(state, gap.until, Outcome.LOST, WAS_FORGOTTEN)
         if state.is_live and state.in_doubt_until is not None:
             self._settle_unknown(state, state.in_doubt_until, Outcome.MISSED, WAS_IN_DOUBT)
-        first = None
+        backlog = _Backlog(state)
         if state.is_live:
-            self._start_at_once(state)
-            first = self._settle(state, now, _past_cause(state))
-        self.arm(state, first)
+            at_once = self._take_at_once(state)
+            cause = _past_cause(state)
+            first, missed = self._account(state, now, cause)
+            backlog = _Backlog(state, cause, first, missed, at_once)
+        if backlog.dues:
+            return backlog
+        self._work_off(backlog, now)
+        return None
+
+    def _work_off(self, backlog: _Backlog, now: datetime) -> None:
+        state = backlog.state
+        if backlog.at_once is not None:
+            self._admitter.admit(state, backlog.at_once, Cause.SCHEDULE)
+        if backlog.missed is not None:
+            self._make_up(state, backlog.missed, backlog.cause)
+        self.arm(state, backlog.first)
         is_free = state.schedule is not None and state.next_due is None
         if is_free and state.is_live and _fixed_delay(state.job) is not None:
             # Its last run ended unseen, so nothing began the delay that is to come.
@@ -153,15 +176,22 @@ class Agenda:
         It is neither late nor missed, however long the rest of the start takes. Its claim is
         written together with its first cursor, so that a restart finds both or neither.
         """
+        due = self._take_at_once(state)
+        if due is not None:
+            self._admitter.admit(state, due, Cause.SCHEDULE)
+
+    def _take_at_once(self, state: JobState) -> datetime | None:
+        """Account for an interval that is due at its anchor, and return that if it is to be run."""
         anchor = state.cursor.anchor
         if goes_by_the_clock(state.job) or self._register.is_stopping:
-            return
+            return None
         if state.schedule is None or anchor is None or state.cursor.accounted_until >= anchor:
-            return
+            return None
         due = self._first_due(state)
-        if due == anchor:
-            self._save(state, advance(state.cursor, due))
-            self._admitter.admit(state, due, Cause.SCHEDULE)
+        if due != anchor:
+            return None
+        self._save(state, advance(state.cursor, due))
+        return due
 
     def remove(self, state: JobState) -> None:
         """Take a job off the agenda; should it come back, it begins anew."""
@@ -390,26 +420,40 @@ class Agenda:
 
         Return the first one after that, where that is known without looking again.
         """
+        first, missed = self._account(state, until, cause)
+        if missed is not None:
+            self._make_up(state, missed, cause)
+        return first
+
+    def _account(
+        self, state: JobState, until: datetime, cause: str
+    ) -> tuple[datetime | None, tuple[datetime, ...] | None]:
+        """Do so, but for those that are to be made up; return these, too, None: none was missed.
+
+        They are to be admitted before anything is written.
+        """
         first = self._first_due(state)
         if state.schedule is None or first is None or first > until:
-            return first
+            return first, None
         job = state.job
         rule = MissedRule(job.missed, job.missed_within, job.missed_limit)
         plan = None
         with self._guarding(state):
             plan = plan_missed(state.schedule, unaccounted(state.cursor, until), rule, until)
         if plan is None:
-            return None
+            return None, None
         if plan.dropped is not None:
             why = f"{cause}; {plan.dropped.why}"
             self.enter_dropped(state, replace(plan.dropped, why=why), Outcome.MISSED)
         self._save(state, advance(state.cursor, plan.accounted_until))
-        for due in plan.catch_up:
+        return None, plan.catch_up
+
+    def _make_up(self, state: JobState, missed: Sequence[datetime], cause: str) -> None:
+        for due in missed:
             self._admitter.admit(state, due, Cause.CATCH_UP)
-        if plan.catch_up:
-            self._log(logging.WARNING, "catching up", state, cause, runs=len(plan.catch_up))
+        if missed:
+            self._log(logging.WARNING, "catching up", state, cause, runs=len(missed))
         self._begin_delay_if_idle(state)
-        return None
 
     def _settle_unknown(self, state: JobState, until: datetime, outcome: Outcome, why: str) -> None:
         """Enter what may have had a row that is not there any more, or is of another era.
@@ -474,7 +518,7 @@ class Agenda:
         size = _MILLISECOND * round(abs(step) / _MILLISECOND)  # the rest is noise of the reading
         log.warning("the clock was set %s by %s", ahead, format_duration(size), extra=fields())
         now = self._parts.timekeeper.now()
-        for state in list(states.values()):
+        for state in by_priority(states.values()):
             if goes_by_the_clock(state.job):
                 self._readings_change(state, now, step)
             else:
@@ -560,6 +604,36 @@ class Agenda:
             message,
             extra=fields(job=state.job.name, **values, reason=reason),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Backlog:
+    """What is to be run of a job at a start: ``at_once``, and what was ``missed`` and is made up.
+
+    ``first`` is due after that, where it is known. With ``missed`` None there was nothing missed.
+    """
+
+    state: JobState
+    cause: str = ""
+    first: datetime | None = None
+    missed: tuple[datetime, ...] | None = None
+    at_once: datetime | None = None
+
+    @property
+    def dues(self) -> tuple[datetime, ...]:
+        """What is to be run."""
+        at_once = () if self.at_once is None else (self.at_once,)
+        return (*at_once, *(self.missed or ()))
+
+    @property
+    def turn(self) -> tuple[int, datetime]:
+        """What is run first: by priority, then by due."""
+        return -self.state.job.priority, min(self.dues)
+
+
+def by_priority(states: Iterable[JobState]) -> list[JobState]:
+    """Return jobs in the order in which they have their turn where they come together."""
+    return sorted(states, key=lambda state: -state.job.priority)
 
 
 def _fixed_delay(job: Job) -> timedelta | None:

@@ -78,6 +78,8 @@ class Chains:
                 if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
                     join = Join(trigger, has_one_head)
                 self._joins[name] = join
+        for names in self._followers.values():  # they have their turn in this order
+            names.sort(key=lambda name: -self._register.states[name].job.priority)
         changed = {name: join for name, join in joins.items() if self._joins.get(name) is not join}
         if changed:
             with self.collecting():

@@ -16,7 +16,7 @@ from crond_py.crontab.model import Crontab
 from crond_py.crontab.summary import forget_fingerprints
 from crond_py.engine import events
 from crond_py.engine.admission import Admitter
-from crond_py.engine.agenda import Agenda
+from crond_py.engine.agenda import Agenda, by_priority
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
@@ -131,10 +131,9 @@ class Core:
         with self._chains.collecting():
             recoverer.recover(open_runs, self._ledger, cursors)
             now, gap = self._parts.timekeeper.now(), self._ledger.gap
-            for state in list(self._register.states.values()):
-                self._agenda.begin(state, now, gap)
+            self._agenda.begin(list(self._register.states.values()), now, gap)
         with self._chains.collecting():
-            for state in list(self._register.states.values()):
+            for state in by_priority(self._register.states.values()):
                 self._agenda.begin_startup(state, gap)
         self._tasks.begin(task_cursor, now, gap)
         self._parts.outbox.then(self._parts.processes.note_starts)
@@ -159,7 +158,7 @@ class Core:
             if state is None:
                 state = self._agenda.enter(job, cursors.get(name), now, at_start=False)
                 state.last = last.get(name)
-                self._agenda.begin(state, now)
+                self._agenda.begin([state], now)
             else:
                 self._agenda.replace_job(state, job)
                 if not job.enabled:
@@ -362,13 +361,26 @@ class Core:
         fired_at = self._parts.timekeeper.wall_at(event.popped_ns)
         later = []
         for item in event.items:
-            if not event.is_after_ends and _needs_ends(item, fired_at):
+            if not event.is_after_ends and self._needs_ends(item, fired_at):
+                if isinstance(item, events.TasksDue):
+                    self._tasks.note_late(item.lane, fired_at)
                 later.append(item)
                 continue
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
         if later:
             self._parts.processes.tell_after_ends(replace(event, items=later, is_after_ends=True))
+
+    def _needs_ends(self, item: object, fired_at: datetime) -> bool:
+        """Return whether it matters to a timer what has ended by the time that it is dealt with."""
+        match item:
+            case events.TimeoutDue() | events.StopLimitDue():
+                return True
+            case events.OccurrenceDue(_, due):
+                return fired_at - due > _LATE
+            case events.TasksDue(lane):
+                return fired_at - self._parts.timekeeper.wall_at(lane.deadline_ns) > _LATE
+        return False
 
     def _timer_fired(  # noqa: C901, PLR0912 - one case for each kind of timer
         self, item: object, fired_at: datetime
@@ -637,16 +649,6 @@ class Core:
         if run.outcome is not None:
             how = f": {'; '.join(filter(None, (run.outcome, run.reason)))}"
         return EndedAlreadyError(f"run {run_id} of {run.job} has ended already{how}")
-
-
-def _needs_ends(item: object, fired_at: datetime) -> bool:
-    """Return whether it matters to a timer what has ended by the time that it is dealt with."""
-    match item:
-        case events.TimeoutDue() | events.StopLimitDue():
-            return True
-        case events.OccurrenceDue(_, due):
-            return fired_at - due > _LATE
-    return False
 
 
 @contextmanager

@@ -79,6 +79,11 @@ class _Found:
             return 2, 1
         return next(turn for turn, kinds in enumerate(_TURNS) if self.recovery in kinds), 0
 
+    @property
+    def place(self) -> tuple[int, datetime]:
+        """Which of one turn comes first: by priority, then by due."""
+        return -self.active.job.priority, self.active.run.due
+
 
 class Recoverer:
     """Goes through the open runs once, at the start."""
@@ -135,7 +140,7 @@ class Recoverer:
         for each in found:
             if each.recovery is Recovery.STOPPED:
                 self._close_stopped(each)
-        for each in sorted(found, key=lambda each: each.turn):
+        for each in sorted(found, key=lambda each: (each.turn, *each.place)):
             if each.active.stage is Stage.SLOT:  # else another has replaced it before its turn
                 self._resume(each)
 

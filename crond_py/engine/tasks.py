@@ -53,9 +53,11 @@ LANES_COUNTED = 100
 class Tasks:
     """Keeps a timer for each lane, and takes up what is due.
 
-    A lane is ``hungry`` when more of its tasks are to be taken up at the end of this batch of
-    events, ``unread`` while it is not known which of them are due. ``unwritten`` are tasks that
-    have moved on, as they stand, which the ledger does not know yet.
+    That is done when its timer fires, as timers of one deadline come by priority. A lane is
+    ``hungry`` when more of its tasks are to be taken up at the end of this batch of events,
+    ``unread`` while it is not known which of them are due. ``has_fed``: some were taken up in this
+    batch. ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know
+    yet.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Tasks:
         self._first_dues = FirstDues()
         self._hungry: dict[LaneState, None] = {}
         self._unread: dict[LaneState, None] = {}
+        self._has_fed = False
         self._unwritten: dict[int, Task] = {}
         self._pools: frozenset[str] = frozenset()
 
@@ -143,7 +146,7 @@ class Tasks:
         """Take up nothing more. What is due already, and late, is for the next daemon to miss."""
         now = self._parts.timekeeper.now()
         for lane in self._lanes.values():
-            if lane.timer is not None or lane in self._hungry:
+            if lane.timer is not None:
                 self._note_if_late(lane, now)
             self._disarm(lane)
         if self._lanes:
@@ -268,10 +271,17 @@ class Tasks:
     # --- taking up ------------------------------------------------------------------------
 
     def due(self, lane: LaneState, fired_at: datetime) -> None:
-        """Have tasks of a lane taken up whose timer fired at wall-clock instant ``fired_at``."""
-        lane.timer = None
-        self._hungry[lane] = None
+        """Take up tasks of a lane whose timer fired at wall-clock instant ``fired_at``."""
+        self._hungry[lane] = None  # also where an error keeps it from being fed now
         self._note_if_late(lane, fired_at)
+        self._disarm(lane)
+        if not self._register.is_stopping:
+            self._feed_or_wait(lane)
+
+    def note_late(self, lane: LaneState, fired_at: datetime) -> None:
+        """Note that a timer fired late which is to be dealt with later, as ``due``."""
+        self._note_if_late(lane, fired_at)
+        lane.deadline_ns = self._parts.timekeeper.deadline(fired_at)
 
     def _note_if_late(self, lane: LaneState, fired_at: datetime) -> None:
         expected = self._parts.timekeeper.wall_at(lane.deadline_ns)
@@ -280,20 +290,27 @@ class Tasks:
 
     def feed(self) -> None:
         """Take up what is due and may wait in memory, of each lane that is hungry, once."""
-        if not self._hungry or self._register.is_stopping:
+        if self._register.is_stopping:
             return
-        hungry, self._hungry = self._hungry, {}
-        for lane in hungry:
-            try:
-                self._feed(lane)
-            except LedgerError as error:
-                self._feed_again(lane, str(error))
-            except Exception:  # noqa: BLE001 - the boundary of one lane: its faults stay its own
-                if lane.unread != INTERNAL_FAULT:
-                    where = fields(pool=lane.lane.pool, group=lane.lane.group)
-                    log.exception("tasks not taken up", extra=where)
-                self._feed_again(lane, INTERNAL_FAULT)
-        self._attend()
+        for lane in list(self._hungry):
+            self._feed_or_wait(lane)
+        if self._has_fed:
+            self._has_fed = False
+            self._attend()
+
+    def _feed_or_wait(self, lane: LaneState) -> None:
+        """Take up tasks of a lane; where that fails, do it again in a while."""
+        self._hungry.pop(lane, None)
+        self._has_fed = True
+        try:
+            self._feed(lane)
+        except LedgerError as error:
+            self._feed_again(lane, str(error))
+        except Exception:  # noqa: BLE001 - the boundary of one lane: its faults stay its own
+            if lane.unread != INTERNAL_FAULT:
+                where = fields(pool=lane.lane.pool, group=lane.lane.group)
+                log.exception("tasks not taken up", extra=where)
+            self._feed_again(lane, INTERNAL_FAULT)
 
     def _feed_again(self, lane: LaneState, why: str) -> None:
         """Try again in a while to take up what of a lane is due."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crond_py.crontab.model import EveryTrigger, Job, StartupTrigger
+from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.engine.attendance import MOST_ABSENCES, TASKS
 from crond_py.engine.events import Call, TimersFired
 from crond_py.engine.lanes import LaneState
@@ -423,6 +423,24 @@ def test_a_task_with_much_to_make_up_for_keeps_no_other_task_out(world: World) -
     assert outcomes(world, "task:2") == ["running"]
 
 
+@pytest.mark.parametrize("priority", [5, -5])
+@pytest.mark.parametrize("frozen", [0 * SECOND, SECOND / 2, 60 * SECOND], ids=str)
+def test_tasks_and_jobs_of_one_instant_go_by_priority(
+    machine_with: MachineWith, frozen: timedelta, priority: int
+) -> None:
+    """P4: of a job and a task that are due together, the one of higher priority has the slot."""
+    job = Job("a", CronTrigger(("0 * * * *",)), "true", timezone="UTC", pool="tiny")
+    world = machine_with(job, lasts=60 * SECOND)
+    lasting(world, 60 * SECOND)
+    due = BEGIN.replace(minute=0, second=0, microsecond=0) + HOUR
+    submit(world, new_task(world, pool="tiny", priority=priority, in_=due - world.clock.now()))
+    world.pass_time(due - world.clock.now() - SECOND / 10)
+    world.freeze(frozen)
+    world.pass_time(SECOND)
+    states = outcomes(world)[-1:], outcomes(world, "task:1")
+    assert states == ((["queued"], ["running"]) if priority > 0 else (["running"], ["queued"]))
+
+
 # --- restarts -----------------------------------------------------------------------------------
 
 
@@ -644,6 +662,23 @@ def test_frozen(world: World) -> None:
     """P1: what was due while the daemon was stopped was missed."""
     submit(world, new_task(world, replace(PLAIN, missed=Missed.SKIP), in_=10 * SECOND))
     world.freeze(60 * SECOND)
+    (run,) = rows(world, "task:1")
+    assert "frozen" in run.reason
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_frozen_and_asked_at_once(world: World, *, is_new: bool) -> None:
+    """P1: it was missed, also where a request is dealt with before the timer that fired late."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, new_task(world, skip, in_=10 * SECOND), new_task(world, in_=HOUR))
+    world.clock.advance_ns(60_000_000_000)
+    assert world.daemon is not None
+    core, now_ns = world.daemon.core, world.clock.monotonic_ns()
+    earlier = new_task(world, in_=-55 * SECOND)
+    late = TimersFired(world.daemon.timers.pop_due(now_ns), now_ns)
+    ask = Call(lambda: core.submit([earlier]) if is_new else core.cancel_task(2))
+    core.handle([late, ask])
+    world.pass_time(SECOND)
     (run,) = rows(world, "task:1")
     assert "frozen" in run.reason
 
@@ -1496,22 +1531,26 @@ def test_nothing_is_submitted_while_the_ledger_is_behind(world: World) -> None:
     assert len(submit(world, new_task(world, scale=Scale.STEADY))) == 1
 
 
-@pytest.mark.parametrize("is_hungry", [False, True], ids=["timer", "taken from the heap"])
-def test_a_stop_leaves_what_is_late_to_the_next_daemon(world: World, is_hungry: bool) -> None:
-    """P1: by its missed policy, as of a daemon that stood still, and not as if it had waited."""
+@pytest.mark.parametrize("is_popped", [False, True], ids=["timer", "taken from the heap"])
+def test_what_is_late_for_a_stop(world: World, *, is_popped: bool) -> None:
+    """P1: the next daemon misses it, as of one that stood still, and not as if it had waited.
+
+    What was taken from the heap in time is taken up before the stop that comes behind it.
+    """
     skip = replace(PLAIN, missed=Missed.SKIP)
     submit(world, new_task(world, skip, in_=2 * SECOND))
     world.pass_time(SECOND)
     assert world.daemon is not None
     world.clock.advance_ns(4_000_000_000)
     core, due_ns = world.daemon.core, world.clock.monotonic_ns() - 3_000_000_000
-    due = world.daemon.timers.pop_due(due_ns) if is_hungry else []
-    assert len(due) == is_hungry
+    due = world.daemon.timers.pop_due(due_ns) if is_popped else []
+    assert len(due) == is_popped
     core.handle([TimersFired(due, due_ns), Call(lambda: core.stop(None, lambda: None))])
+    world.pass_time(5 * SECOND)
     world.kill_daemon()
     world.pass_time(10 * SECOND)
     world.boot_daemon()
     world.pass_time(5 * SECOND)
     (run,) = rows(world, "task:1")
-    assert run.outcome == "missed"
+    assert run.outcome == ("succeeded" if is_popped else "missed")
     assert "waited for their turn" not in run.reason
