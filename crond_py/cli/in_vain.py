@@ -21,7 +21,13 @@ _DEPENDS: Final = (
     ("missed_within", "missed", (Missed.ONCE, Missed.ALL)),
 )
 _OPERATORS: Final = frozenset({"|", "||", "&", "&&", ">", ">>", "<", "2>", "2>>", "2>&1", "&>"})
-_TAKE_OPERATORS: Final = frozenset({"expr", "test", "["})
+_MAY_BE_LAST: Final = frozenset({"&", "2>&1"})
+_TAKE_OPERATORS: Final = frozenset({"expr", "test", "[", "tr"})
+# Options that a separator follows, of cut, sort, awk, paste, column, comm, join, seq and others.
+_TAKE_SEPARATORS: Final = frozenset(
+    {"-d", "-F", "-o", "-s", "-S", "-t", "--delimiter", "--delimiters", "--field-separator"}
+    | {"--output-delimiter", "--output-separator", "--separator"}
+)
 _STEP: Final = re.compile(r"(?:\*|([0-9]+)(?:-([0-9]+))?)/([0-9]{1,4})")
 _UNITS: Final = {SECOND: "s", MINUTE: "m", HOUR: "h"}
 
@@ -41,14 +47,23 @@ def in_vain(crontab: Crontab) -> Iterator[str]:
 
 
 def _words_for_a_shell(job: Job) -> str:
-    """Say what in an array is for a shell, which there is none for, or return ""."""
+    """Say what in an array seems to be for a shell, which there is none for, or return "".
+
+    What is only an argument, as a separator is, is to stay one; nor does a shell's command end in
+    what something has to follow.
+    """
     if isinstance(job.command, str):
         return ""
     program, *arguments = job.command
     if os.path.basename(program) in _TAKE_OPERATORS:  # noqa: PTH119 - any text
         return ""
-    if word := next((each for each in arguments if each in _OPERATORS), ""):
-        return f"an array has no shell, so {word} is an argument; write it all as text"
+    for before, word, *after in (job.command[place:] for place in range(len(arguments))):
+        is_argument = before in _TAKE_SEPARATORS or (not after and word not in _MAY_BE_LAST)
+        if word in _OPERATORS and not is_argument:
+            return (
+                f"an array has no shell, so {word} is an argument; "
+                "if it is meant for one, write it all as text"
+            )
     if " " in program and not os.path.exists(program):  # noqa: PTH110 - and Path's may raise
         return f'"{printable_line(program)}" is one word, the program; write it all as text'
     return ""

@@ -264,6 +264,7 @@ command = ["/bin/true x/LONG"]
     here = f"pycron: warning: {tmp_path / 'crontab.toml'}"
     vain, steps = f"{here}:4:", f"{here}:19: schedule of job steps:"
     way = " write it all as text"
+    no_shell = "an array has no shell, so | is an argument; if it is meant for one,"
     *told, long = done.stderr.splitlines()
     assert told == [
         f'{vain} queue_limit of job vain has no effect without overlap = "queue"',
@@ -273,10 +274,40 @@ command = ["/bin/true x/LONG"]
         f'{steps} hour */24 is only ever 0; an interval is every = "24h"',
         f"{steps} day of month 2-4/3 is only ever 2",
         f"{steps} minute 59/2 is only ever 59",
-        f"{here}:22: command of job piped: an array has no shell, so | is an argument;{way}",
+        f"{here}:22: command of job piped: {no_shell}{way}",
         f'{here}:25: command of job one-word: "echo it > /tmp/x" is one word, the program;{way}',
     ]
     assert long.endswith(f"is one word, the program;{way}")
+
+
+@pytest.mark.parametrize(
+    ("words", "operator"),
+    [
+        ('"ls", "-l", "|", "wc"', "|"),
+        ('"ls", "|", "cut", "-d", "|", "-f", "1"', "|"),
+        ('"true", "&&", "true"', "&&"),
+        ('"sleep", "9", "&"', "&"),
+        ('"ls", "2>&1"', "2>&1"),
+        ('"ls", ">", "-d"', ">"),
+        ('"cut", "-d", "|", "-f", "1"', ""),
+        ('"sort", "-t", "|"', ""),
+        ('"awk", "-F", "||", "{}"', ""),
+        ('"sort", "--field-separator", "|", "/tmp/x"', ""),
+        ('"tr", "&", "x"', ""),
+        ('"/usr/bin/tr", "x", "&"', ""),
+        ('"grep", "-c", ">"', ""),
+        ('"grep", "|"', ""),
+        ('"|"', ""),
+    ],
+)
+def test_words_that_seem_to_be_for_a_shell(tmp_path: Path, words: str, operator: str) -> None:
+    """An argument that is one, such as a separator, is no reason to warn."""
+    text = f'[jobs.a]\nevery = "1h"\ncommand = [{words}]\n'
+    (tmp_path / "crontab.toml").write_text(text)
+    done = pycron("check", env=environment(tmp_path))
+    said = f"so {operator} is an argument; if it is meant for one, write it all as text"
+    assert (said in done.stderr) is bool(operator)
+    assert ("an array has no shell" in done.stderr) is bool(operator)
 
 
 def test_programs_that_the_machine_lacks_are_a_warning(env: dict[str, str], tmp_path: Path) -> None:
