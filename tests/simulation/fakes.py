@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 from crond_py.crontab.model import Job
 from crond_py.dispatcher import _GONE, Entry, Timeline
@@ -344,6 +345,7 @@ class FakeProcesses:
         self._crash = crash
         self._mine: dict[AttemptKey, _Watched] = {}
         self._late: list[tuple[int, ProcessEvent]] = []
+        self._after_ends: list[Any] = []
         self._planned: dict[AttemptKey, tuple[int, ProcessSpec]] = {}
         self._recalled_ns: int | None = None
         self._stopped: set[AttemptKey] = set()
@@ -404,8 +406,8 @@ class FakeProcesses:
         self._crash("after a signal")
 
     def tell_after_ends(self, event: object) -> None:
-        """See ports.Processes: here each end is told as it comes."""
-        self._report(event)
+        """See ports.Processes: it is told with what is reaped next, after that."""
+        self._after_ends.append(event)
 
     def recall(self) -> None:
         """See ports.Processes."""
@@ -521,7 +523,7 @@ class FakeProcesses:
                 self._start(spec)
 
     def reap(self) -> None:
-        """Report what has happened to the processes of ours."""
+        """Report what has happened to the processes of ours, and then what is to come after."""
         now_ns = self._machine.clock.monotonic_ns()
         self._machine.end_due()
         late, self._late = self._late, []
@@ -534,6 +536,9 @@ class FakeProcesses:
         for key, watched in list(self._mine.items()):
             if key not in unsaid:  # Started comes before Ended
                 self._look_at(key, watched)
+        after, self._after_ends = self._after_ends, []
+        for event in after:
+            self._report(event)
 
     def _look_at(self, key: AttemptKey, watched: _Watched) -> None:
         tree = watched.tree
