@@ -138,20 +138,25 @@ class Harness:
                     os.kill(pid, signal.SIGKILL)
 
     def wait_for(self, wanted: Callable[[ProcessEvent], bool]) -> ProcessEvent:
-        """Return the first event that is wanted, once there is one."""
+        """Return the first event of a process that is wanted, once there is one."""
         for event in self.events:
-            if wanted(event):
+            if _is_of_process(event) and wanted(event):
                 return event
         while True:
             event = self._queue.get(timeout=PATIENCE_S)
             self.events.append(event)
-            if wanted(event):
+            if _is_of_process(event) and wanted(event):
                 return event
 
     def _drain(self) -> None:
         with suppress(queue.Empty):
             while True:
                 self.events.append(self._queue.get_nowait())
+
+
+def _is_of_process(event: object) -> bool:
+    """Return whether an event is not one that was only to be told after ends."""
+    return hasattr(event, "key")
 
 
 @pytest.fixture

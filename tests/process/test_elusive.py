@@ -17,7 +17,7 @@ from crond_py.runner import procfile, proctree
 from crond_py.runner.brand import BRANDING
 from crond_py.runner.child import Child
 from crond_py.runner.ender import Ender
-from crond_py.runner.leftovers import describe_elusive
+from crond_py.runner.leftovers import describe_doubts, describe_elusive
 from crond_py.runner.marks import brand_for
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Process, Snapshot
@@ -101,8 +101,9 @@ def test_what_a_run_has_left_is_not_ended_with_another(reaping: Harness, force: 
 class _Watch:
     """A supervisor whose child has left what has gone on whenever it is hunted, so many times."""
 
-    def __init__(self, hunts: int) -> None:
+    def __init__(self, hunts: int, *, has_doubts: bool = False) -> None:
         self.hunts = hunts
+        self.has_doubts = has_doubts
         self.notes: list[str] = []
 
     def members_of(self, child: Child) -> dict[int, int]:
@@ -123,7 +124,7 @@ class _Watch:
     def hunt(self, child: Child, *, kill: bool) -> Hunt:
         assert kill is (child.stop is signal.SIGKILL)
         self.hunts -= 1
-        return Hunt([], has_ended=self.hunts >= 0)
+        return Hunt([], has_ended=self.hunts >= 0, has_doubts=self.has_doubts)
 
     def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
         raise AssertionError(process)
@@ -168,6 +169,24 @@ def test_what_is_never_caught_is_spoken_of(gone: Child) -> None:
         assert watch.notes == []
         ender._look_at_all([gone])
     assert watch.notes == ["some of it forks faster than it can be ended, and may run on"]
+
+
+@pytest.mark.parametrize("has_gaps", [False, True], ids=["whole", "with gaps"])
+def test_what_may_be_of_another_run_has_a_look_of_its_own(
+    gone: Child, monkeypatch: pytest.MonkeyPatch, has_gaps: bool
+) -> None:
+    """Once with each signal, and whatever else there has been another look for (P4, P6)."""
+    monkeypatch.setattr(Snapshot, "take", lambda: Snapshot({}, has_gaps=has_gaps))
+    watch = _Watch(hunts=0, has_doubts=True)
+    ender = Ender(watch, SystemClock())
+    gone.stop = gone.sent = signal.SIGTERM
+    for _ in range(1 + has_gaps):
+        assert ender._look_at_all([gone]) == [gone]
+    gone.stop = gone.sent = signal.SIGKILL
+    assert ender._look_at_all([gone]) == [gone]
+    assert watch.notes == []
+    assert ender._look_at_all([gone]) == []
+    assert watch.notes == [describe_doubts()]
 
 
 def test_what_shows_in_no_picture_is_spoken_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import threading
 from dataclasses import dataclass, field
@@ -124,3 +126,58 @@ def test_the_signal_is_given_back(before: signal.Handlers) -> None:
         assert signal.getsignal(signal.SIGCHLD) is before
     finally:
         signal.signal(signal.SIGCHLD, real or signal.SIG_DFL)
+
+
+def test_what_cannot_be_put_back_is_left_to_the_kernel() -> None:
+    """A handler that is none of Python's is not known, so the default is put in its place."""
+    real = signal.getsignal(signal.SIGCHLD)
+    try:
+        glances = Bench().glances
+        glances.open()
+        glances._before = None
+        glances.close()
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGCHLD, real or signal.SIG_DFL)
+
+
+def test_who_is_closed_by_another_thread_is_deaf(bench: Bench) -> None:
+    """Only the main thread can put the handler back; what it calls does nothing then."""
+    bench.glances.begins()
+    thread = threading.Thread(target=bench.glances.close)
+    thread.start()
+    thread.join()
+    bench.glances._hear(signal.SIGCHLD, None)
+    assert bench.woken == []
+
+
+def test_the_signal_comes_through_and_interrupts_no_library() -> None:
+    """Whoever has started us may have it blocked; and not everybody calls again after EINTR."""
+    real = signal.getsignal(signal.SIGCHLD)
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    glances = Bench().glances
+    reader, writer = os.pipe()
+    main = threading.get_ident()
+    has_read = threading.Event()
+
+    def disturb() -> None:
+        for _ in range(20):
+            signal.pthread_kill(main, signal.SIGCHLD)
+            has_read.wait(0.01)
+        os.write(writer, b"x")
+
+    try:
+        glances.open()
+        assert signal.SIGCHLD not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        found = ctypes.CDLL(None).read(reader, ctypes.create_string_buffer(1), 1)
+        has_read.set()
+        thread.join()
+        assert found == 1
+    finally:
+        glances.close()
+        signal.signal(signal.SIGCHLD, real or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        os.close(reader)
+        os.close(writer)

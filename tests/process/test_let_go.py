@@ -220,7 +220,8 @@ def test_an_usher_notes_at_the_instant(harness: Harness) -> None:
     assert harness.runner.let_go_until() == EPOCH
     run_all(harness, specs)
     assert harness.runner.let_go_until() == NOON + 29 * SECOND / 1000
-    assert len(harness.runner._let_go._free) == MOST_LENT
+    while len(harness.runner._let_go._free) < MOST_LENT:  # given back a moment after the ends
+        os.sched_yield()
 
 
 def test_what_is_recalled_is_not_noted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

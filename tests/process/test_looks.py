@@ -133,6 +133,25 @@ def test_who_sleeps_is_told_of_a_look_that_wants_another(
     supervisor.close()
 
 
+def test_who_sleeps_wakes_for_a_call_that_waits_no_longer() -> None:
+    """P4: a fifth of a second after it was put off, though nothing else happens."""
+    clock = FakeClock()
+    supervisor = Supervisor(lambda _event: None, clock, reap_orphans=False)
+    assert supervisor._patience_s() is None
+    supervisor._calls.wait_for_look(lambda: None)
+    assert supervisor._patience_s() == pytest.approx(0.2)
+    clock.advance(timedelta(milliseconds=200))
+    assert supervisor._patience_s() == 0
+    supervisor.close()
+
+
+def test_nobody_is_woken_who_is_gone() -> None:
+    """P8: the number of the descriptor that wakes may be another one's by then."""
+    supervisor = Supervisor(lambda _event: None, FakeClock(), reap_orphans=True)
+    supervisor.close()
+    supervisor._wake_up()
+
+
 @pytest.mark.parametrize("by_pictures", [False, True], ids=["list", "picture"])
 def test_only_what_ends_during_a_look_wants_another(
     monkeypatch: pytest.MonkeyPatch, by_pictures: bool

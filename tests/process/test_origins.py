@@ -174,6 +174,19 @@ def test_what_cannot_be_read_is_not_reaped(bench: Bench, monkeypatch: pytest.Mon
     assert not bench.ends_with(bench.second, pid)
 
 
+def test_what_ends_under_watch_wants_another_look(bench: Bench) -> None:
+    """What it has left may come after the look that has reaped it."""
+    pid = bench.leave()
+    bench.orphans.look()
+    bench.orphans.look()
+    assert not bench.orphans.want_another_look
+    bench.kill(pid)
+    bench.orphans.look()
+    assert bench.orphans.want_another_look
+    bench.orphans.look()
+    assert not bench.orphans.want_another_look
+
+
 @pytest.mark.parametrize("is_alive", [True, False], ids=["living", "ended"])
 def test_a_look_asks_once_for_what_all_runs_have_in_common(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_alive: bool

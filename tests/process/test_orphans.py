@@ -20,6 +20,7 @@ from crond_py.runner.child import Child
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Snapshot
 from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
+from tests.support.clock import FakeClock
 
 UNSHARE = ["unshare", "--fork", "--pid", "--mount-proc"]
 CAN_UNSHARE = subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
@@ -400,6 +401,8 @@ def test_what_is_to_come_after_ends_comes_after_one_that_is_just_being_told(
         tell(event)
 
     monkeypatch.setattr(watching, "_report", ask_first)
+    monkeypatch.setattr(watching._calls, "_clock", FakeClock())  # so it waits for the look
     key = reaping.start("sleep 999 & exit 0")
     assert reaping.ended(key).note.startswith("left 1 process running")
+    assert "late" not in reaping.events
     assert reaping._queue.get(timeout=PATIENCE_S) == "late"
