@@ -22,10 +22,12 @@ What holds, whatever happens:
 4. A start that hangs holds up only itself, and of many of one instant those behind it for two
    seconds at most; looking through /proc holds up no exit, and a process that cannot be looked
    into holds up no look for more than two seconds.
-5. No thread wakes up while nothing happens, but for a second or so after something of ours has
-   ended, for what that may have left. Only what cannot be seen or held for want of a
-   descriptor is looked for again each second: a tree that is to be ended, and what an earlier
-   runner has started. It is never taken for gone because of that.
+5. No thread wakes up while nothing happens, but once or twice after something of ours has ended,
+   for what that may have left: a second later, or ten where that takes a look at all processes.
+   Only these are looked for again and again, at that interval: what a look that failed may have
+   missed, and, where we were not opened by the main thread, what our children may leave. And each
+   second what cannot be seen or held for want of a descriptor: a tree that is to be ended, and what
+   an earlier runner has started. It is never taken for gone because of that.
 6. The processes outlive the runner. A later one finds them by their marks and adopts them, also
    where only some of a tree is left.
 7. A tree is what descends from its leader, whatever that does to hide: it is told by session, by

@@ -16,7 +16,7 @@ from typing import Final
 
 from crond_py.ports import Clock
 
-Call = Callable[[], object]
+Function = Callable[[], object]
 
 _LONGEST_LOOK_NS: Final = 200_000_000
 
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 class Once:
     """Something that is called by whoever comes first, and by nobody after that."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, function: Function) -> None:
+        self._function = function
         self._lock = threading.Lock()
         self.is_over = False
 
     def __call__(self) -> None:
-        """Call it, if nobody has."""
+        """Call it, if nobody has. Does not raise."""
         with self._lock:
             was_over, self.is_over = self.is_over, True
         if not was_over:
-            self._call()
+            _call_and_outlive(self._function)
 
 
 class AfterCalls:
@@ -44,24 +44,24 @@ class AfterCalls:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: SimpleQueue[Call] = SimpleQueue()
+        self._waiting: SimpleQueue[Function] = SimpleQueue()
         self._overdue: deque[tuple[int, Once]] = deque()
 
-    def put(self, call: Call) -> None:
+    def put(self, function: Function) -> None:
         """Have something called after what has ended by now is told of."""
-        self._waiting.put(call)
+        self._waiting.put(function)
 
-    def take(self) -> list[Call]:
+    def take(self) -> list[Function]:
         """Return all that was put, before it is asked what has ended."""
-        calls: list[Call] = []
+        functions: list[Function] = []
         with suppress(Empty):
             while True:
-                calls.append(self._waiting.get_nowait())
-        return calls
+                functions.append(self._waiting.get_nowait())
+        return functions
 
-    def wait_for_look(self, call: Call) -> Call:
-        """Have something called that a look calls as well: once, and by now or soon."""
-        once = Once(call)
+    def wait_for_look(self, function: Function) -> Once:
+        """Have something called soon; return what a look is to call, if it is over before."""
+        once = Once(function)
         self._overdue.append((self._clock.monotonic_ns() + _LONGEST_LOOK_NS, once))
         return once
 
@@ -73,17 +73,17 @@ class AfterCalls:
             return None
         return max(0.0, (self._overdue[0][0] - self._clock.monotonic_ns()) / 1e9)
 
-    def make(self, calls: list[Call]) -> None:
-        """Make those that were taken, and those that have waited for long enough."""
-        for call in calls:
-            attempt(call)
+    def make(self, functions: list[Function]) -> None:
+        """Call those that were taken, and those that have waited for long enough."""
+        for function in functions:
+            _call_and_outlive(function)
         while self.patience_s() == 0:
-            attempt(self._overdue.popleft()[1])
+            self._overdue.popleft()[1]()
 
 
-def attempt(call: Call) -> None:
-    """Make a call, and outlive it: those behind it are made, too."""
+def _call_and_outlive(function: Function) -> None:
+    """Call something, whatever comes of it: what is behind it is called, too."""
     try:
-        call()
+        function()
     except Exception:  # the boundary of one call
         log.exception("what was to be called has failed")

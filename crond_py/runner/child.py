@@ -36,6 +36,9 @@ class Child:
     ``users`` are those whose processes are believed when they show the run's marks, as every local
     user can read and take these; None: all are.
     ``is_lingering``: the leader has ended by itself, and what it left is to be ended.
+    ``was_rechecked``: once nothing was found any more there was another look, since the first may
+    have missed some. ``had_doubts``: there was one, since the present stop, for what may be of the
+    run or of another. ``hunts`` counts how often, after SIGKILL, some of it got away from a hunt.
     """
 
     key: AttemptKey

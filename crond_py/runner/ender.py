@@ -31,7 +31,6 @@ from typing import Final
 from crond_py.model import Leftovers
 from crond_py.ports import Clock
 from crond_py.runner import procfile, proctree
-from crond_py.runner.aftercalls import attempt
 from crond_py.runner.child import Child
 from crond_py.runner.descent import find_descendants
 from crond_py.runner.leftovers import (
@@ -127,7 +126,10 @@ class Ender:
         self._queue.put(child)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Have something called after the look at all that was handed in before."""
+        """Have something called after the look at all that was handed in before.
+
+        It must not raise.
+        """
         self._queue.put(function)
 
     def _run(self) -> None:
@@ -139,7 +141,7 @@ class Ender:
                 if again:  # the end of one is only told after another look
                     self._queue.put(function)
                     continue
-                attempt(function)
+                function()
 
     def _take(self) -> dict[object, None] | None:
         """Wait for what is to be looked at; None: the thread is to end.

@@ -2,11 +2,12 @@
 
 What loses its parent comes to us, and may have ended before anybody has met it. Of that only a
 signal tells, SIGCHLD, whose handler belongs to the main thread. After one there is a glance, but
-not more than one a second, or fifty where orphans come fast, so that few process numbers are taken
-by the dead; then one more, for what those have left that it met. Where nothing ends nothing wakes.
+not more than one a second (one in ten where it takes a picture of all processes), or fifty where
+orphans come fast, so that few process numbers are taken by the dead; then one more, for what those
+have left that it met. One that fails is made again. Where nothing ends nothing wakes.
 
-Without the signal, since we were not opened by the main thread, there is a glance each second as
-long as something is there that may leave orphans.
+Without the signal, since we were not opened by the main thread, there are such glances as long as
+something is there that may leave orphans.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Glances:
             self.hears = True
 
     def close(self) -> None:
-        """Hear nothing more; the signal does what it did before."""
+        """Hear nothing more; in the main thread, have the signal do again what it did before."""
         was_hearing, self.hears = self.hears, False
         if was_hearing and threading.current_thread() is threading.main_thread():
             # None: it was no handler of Python's, which cannot be put back.

@@ -23,6 +23,17 @@ def test_what_was_put_is_called_in_order_though_one_fails(caplog: pytest.LogCapt
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_look_outlives_what_it_calls(caplog: pytest.LogCaptureFixture) -> None:
+    """P8: by a fault of it no end is lost, nor is it called again."""
+    clock = FakeClock()
+    calls = AfterCalls(clock)
+    look = calls.wait_for_look(lambda: 1 // 0)
+    look()
+    clock.advance(timedelta(milliseconds=200))
+    calls.make([])
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
 @pytest.mark.parametrize("is_looked", [True, False], ids=["after the look", "overdue"])
 def test_what_waits_for_a_look_is_called_once(is_looked: bool) -> None:
     """P4: by the look, or a fifth of a second later at most."""
