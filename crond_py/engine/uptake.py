@@ -105,6 +105,8 @@ class Uptake:
         scale = task.lane.scale
         due = self._attendance.wall(scale, task.due)
         absence = self._attendance.absence(scale, task.due)
+        if absence is not None and self._attendance.wall(scale, absence.until) < task.submitted_at:
+            absence = None  # it was handed in after that, as due at once
         now = max(now, due)  # it may be taken up a little ahead
         until = now if absence is None else min(now, self._attendance.wall(scale, absence.until))
         next_due, newest = None, due

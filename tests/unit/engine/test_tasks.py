@@ -548,6 +548,18 @@ def test_absence_ends_where_it_does(world: World) -> None:
     assert newest[:3] == (111, 1, "succeeded")
 
 
+def test_what_is_handed_in_after_an_absence_is_no_part_of_it(world: World) -> None:
+    """P1: an instant that has passed is due at once, though nobody was there when it came."""
+    submit(world, new_task(world, pool="small"))
+    hold(world)  # so the absence is kept
+    restart(world, 60 * SECOND)
+    world.pass_time(5 * SECOND)
+    submit(world, new_task(world, replace(PLAIN, missed=Missed.SKIP), in_=-30 * SECOND))
+    world.pass_time(5 * SECOND)
+    (run,) = rows(world, "task:2")
+    assert (str(run.outcome), run.cause) == ("succeeded", Cause.SCHEDULE)
+
+
 def test_lost_records_end_where_they_do(world: World) -> None:
     """P1: what was due after the ledger's newest records were lost is not lost with them."""
     beside = replace(PLAIN, overlap=Overlap.ALLOW)
