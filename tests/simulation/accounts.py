@@ -432,8 +432,10 @@ class Accounts:
 
     def _look_ahead(self, status: EngineStatus, now: datetime, cursors: dict[str, Cursor]) -> None:
         """P1: every live job waits for its next occurrence, and for no other."""
+        gone = [name for name, size in self.world.pools_in_force.items() if size == 0]
         for trouble in status.troubles:
-            self._breach(f"a healthy daemon says: {trouble}", "")
+            if not any(f" wait for the pool {name}," in trouble for name in gone):
+                self._breach(f"a healthy daemon says: {trouble}", "")
         for each in status.jobs:
             job, name = each.job, each.job.name
             if not job.enabled:

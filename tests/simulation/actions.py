@@ -71,6 +71,10 @@ def settle(world: World) -> None:
     world.pass_time(5 * SECOND)
 
 
+REMOVES_POOLS = 3
+"""One history of five takes pools out of the file that no job is in; tasks may be."""
+
+
 def wind_down(world: World) -> None:
     """Let no job be due any more, and give everything that waits its time."""
     world.story.tell("from here on no job is due")
@@ -246,8 +250,12 @@ def edit(world: World) -> None:
     kind = random.choice(("change", "change", "change", "remove", "put back", "add", "pool"))
     if kind == "pool":
         name, size = random.choice((("small", 1), ("small", 2), ("tiny", 1), ("tiny", 3)))
-        world.pools[name] = size
-        world.story.tell("in the file: pool {} has {} workers", name, size)
+        if world.seed % 5 == REMOVES_POOLS and size != 2:
+            world.pools.pop(name, None)
+            world.story.tell("in the file: no pool {}", name)
+        else:
+            world.pools[name] = size
+            world.story.tell("in the file: pool {} has {} workers", name, size)
     elif kind == "add" and len(world.jobs) + len(world.parked) < MOST_JOBS:
         world.add_random_jobs(1)
     elif kind == "put back" and (fit := [n for n in sorted(world.parked) if _fits(world, n)]):

@@ -129,6 +129,8 @@ def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> I
     if world.clock.monotonic_ns() - awake_ns < _GRACE_NS:
         return
     for task in is_open:
+        if world.pools_in_force.get(task.lane.pool) == 0:
+            continue  # it waits until there is such a pool again
         due = core._tasks._attendance.wall(task.lane.scale, task.due)
         if due < world.clock.now() - _SOON and waiting.get(task.lane, 0) <= MOST_WAITING // 2:
             text = f"it is due since {due}, and {waiting.get(task.lane, 0)} runs of its lane wait"

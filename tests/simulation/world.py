@@ -140,7 +140,8 @@ class World:
     """A machine, a crontab, a ledger and at most one daemon.
 
     ``jobs`` and ``pools`` are what the file says; ``in_force`` and ``pools_in_force`` what a daemon
-    has taken last, and ``pool_sizes`` what a run may have been let in by that has not started yet.
+    has taken last, 0 for a pool that is not there, and ``pool_sizes`` what a run may have been let
+    in by that has not started yet.
     ``parked`` are jobs that were taken out of the file. ``steps`` are those of the clock since the
     last look at the accounts: when (monotonic), how far, and whether a daemon saw it and lived on.
     ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
@@ -274,13 +275,25 @@ class World:
 
     def crontab(self) -> Crontab:
         """Return the crontab as the file has it."""
-        pools = {name: Pool(name, size) for name, size in self.pools.items()}
+        sizes = self.sizes_in_file()
+        pools = {name: Pool(name, size) for name, size in sizes.items() if size != 0}
         return Crontab(
             MappingProxyType(dict(self.jobs)),
             MappingProxyType(pools),
             (Path("crontab"),),
             MappingProxyType(GROUPS),
         )
+
+    def sizes_in_file(self) -> dict[str, int | None]:
+        """Return how many slots each pool has; one that is not in the file has 0.
+
+        A file with a job whose pool is not there would be refused.
+        """
+        needed = {job.pool for job in self.jobs.values()}
+        return {
+            name: self.pools.get(name, size if name in needed else 0)
+            for name, size in POOL_SIZES.items()
+        }
 
     def _comes_into_force(self) -> None:
         self.requests.removed |= self.in_force.keys() - self.jobs.keys()
@@ -290,8 +303,8 @@ class World:
             if before is None or (before.trigger, before.enabled) != (job.trigger, job.enabled):
                 self.in_force_since[name] = now
         self.in_force = dict(self.jobs)
-        self.pools_in_force = dict(self.pools)
-        for name, size in self.pools.items():
+        self.pools_in_force = self.sizes_in_file()
+        for name, size in self.pools_in_force.items():
             self.pool_sizes.setdefault(name, set()).add(size)
         for name, job in self.jobs.items():
             known = self.requests.definitions.setdefault(name, [])
