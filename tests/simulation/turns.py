@@ -203,10 +203,15 @@ class PoolTurns:
                 line.come(name)
 
     def forget(self) -> None:
-        """Forget what was used in a priority in which nobody waits: there are slots for all."""
-        valid = {each.priority for each in self.waiting.values() if each.is_valid}
-        for priority in [each for each in self.lines if each not in valid]:
-            del self.lines[priority]
+        """Forget what was used in a priority in which nobody waits: there are slots for all.
+
+        Of a group that is full the pool may not know yet that none of its runs waits any more.
+        """
+        kept = {each.priority for each in self.waiting.values() if each.is_valid}
+        for priority, line in list(self.lines.items()):
+            is_known = not any(place.is_full for place in line.places.values())
+            if priority not in kept and is_known:
+                del self.lines[priority]
 
     # --- what happens ---------------------------------------------------------------------
 
