@@ -311,11 +311,14 @@ class Orphans:
         """Note that an attempt is over, and that nothing of it was to be left."""
         with self._lock:
             there = [*self._living.values(), *self._gone]
-            # As far as they hand that on to what they leave.
-            may_come = {orphan.key for orphan in there}.union(
-                *(orphan.suspects for orphan in there if orphan.key is None)
-            )
-            self._done_with = {each for each in (*self._done_with, key) if each in may_come}
+            # As far as what is there hands that on.
+            keys = {orphan.key for orphan in there}
+            unclear = [orphan for orphan in there if orphan.key is None]
+            self._done_with = {
+                each
+                for each in (*self._done_with, key)
+                if each in keys or any(each in orphan.suspects for orphan in unclear)
+            }
 
     def hunt(self, child: Child, known: Mapping[int, int], *, kill: bool) -> Hunt:
         """Find what of a run is our child just now, by its brand, and reap what of it has ended.
