@@ -110,6 +110,10 @@ class Line:
                 self._level_s = max(self._level_s, place.used_by(now_ns))
                 return ticket
             self._is_done(place)
+        # What is left is of full groups, and of these some may have nobody who waits.
+        for place in [each for each in self._places.values() if each.runs]:
+            if self._first_of(place) is None:
+                self._is_done(place)
         return None
 
     def enter(self, place: Place, now_ns: int) -> None:

@@ -182,7 +182,8 @@ def test_cancel_of_what_an_attempt_has_left(
     log.wait("attempt failed", job="leaves")
     assert len(processes_with(mark)) >= 3
     if is_restarted:
-        daemon.settle()  # else the ledger may not have the end of the attempt
+        while not daemon.history("leaves")[0]["attempts"][0]["outcome"]:
+            pass  # the ledger has not got the end of the attempt yet
         daemon.kill()
         daemon.start()
     said = daemon.cli("cancel", "leaves").stdout

@@ -331,6 +331,18 @@ def test_who_waited_elsewhere_has_waited_longest() -> None:
     assert order.index(moved) == LONGEST_WAITING_EVERY - 1
 
 
+def test_a_full_group_of_which_nobody_waits_keeps_no_line() -> None:
+    """P4: where nobody waits nothing is counted, whatever waited before and was cancelled."""
+    shares = shares_of(Group("full", max_running=1))
+    slots = Slots(Pool("p"), shares)
+    slots.take(waiting("hung", group="full"))
+    cancelled = waiting("cancelled", group="full")
+    slots.wait(cancelled, 0)
+    cancelled.stage = Stage.ENDED
+    assert slots.is_free_for(waiting("other").job)
+    assert not slots._lines
+
+
 def test_what_has_gone_leaves_nothing_behind() -> None:
     """However many have waited and gone behind one that hangs, and of however many groups."""
     shares = shares_of(Group("g"))
