@@ -83,10 +83,10 @@ def seen(active: ActiveRun) -> Run:
 def _waits_for(active: ActiveRun) -> str:
     """Return what a run waits for that could begin otherwise; empty: nothing."""
     if active.stage is Stage.BEHIND:
-        return "waits for an earlier run of its job"
+        return "waits for an earlier run"
     if active.stage is not Stage.SLOT or active.ticket is None:
         return ""
     share = active.ticket.stake.share
     if share.is_full:
-        return f"waits for its group {share.group.name}: max_running, {share.in_use}, are running"
+        return f"waits for its group {share.group.name}, of which {share.in_use} run"
     return f"waits for a slot of pool {active.job.pool}"
