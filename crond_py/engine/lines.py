@@ -2,6 +2,11 @@
 
 Whose turn it is: the group that has used least (``shares``), of those that may have another slot;
 among equals the one that came first. Within a group the earlier due goes first.
+
+One that comes to wait begins with as much as the least of those that wait has used, so that it does
+not wait for a crowd. Were that all, ever new groups would keep out one that has used something for
+good. So there is an average, too: what all that wait or have slots use, by their weights. Where
+that is more it begins with that, but ``MOST_BEHIND_S`` behind the least at most.
 """
 
 from __future__ import annotations
@@ -11,7 +16,10 @@ from collections.abc import Callable, Iterator
 
 from crond_py.dataclass import dataclass
 from crond_py.engine.records import ActiveRun
-from crond_py.engine.shares import Stake
+from crond_py.engine.shares import START_S, Stake
+
+MOST_BEHIND_S = 5.0
+"""How far behind the least a group begins at most, in seconds of a slot, by weight."""
 
 _FEW = 64
 
@@ -35,7 +43,8 @@ class Place:
     """A group in a line: its runs that wait, and what it has used of the slots since it came.
 
     ``used_s`` is in seconds of a slot, divided by the group's weight, as of ``settled_ns``.
-    ``number`` is that of its entry in the line's heap; 0: it has none.
+    ``number`` is that of its entry in the line's heap; 0: it has none. ``weight`` and ``slots`` are
+    what the line's average counts of it.
     """
 
     stake: Stake
@@ -43,6 +52,8 @@ class Place:
     used_s: float
     settled_ns: int
     number: int = 0
+    weight: float = 0.0
+    slots: int = 0
 
     def used_by(self, now_ns: int) -> float:
         """Return what is used up to now, with that of runs that go on."""
@@ -70,7 +81,11 @@ class Line:
         self._places: dict[Stake, Place] = {}
         self._still: list[tuple[float, int, Place]] = []
         self._using: dict[Place, None] = {}
-        self._level_s = 0.0
+        self._average_s = 0.0
+        self._average_ns = 0
+        self._weight = 0.0  # of all that stand in line and may go, or have slots
+        self._counted = 0  # how many of them there are
+        self._slots = 0  # of the pool that groups use which have a place
         self._count = 0
         self._standing = 0  # places with runs
         self._tickets = 0  # with those that are not valid any more
@@ -107,7 +122,6 @@ class Line:
         """Return the ticket whose turn it is, or None where nobody may go now."""
         while (place := self._least(now_ns)) is not None:
             if (ticket := self._first_of(place)) is not None:
-                self._level_s = max(self._level_s, place.used_by(now_ns))
                 return ticket
             self._is_done(place)
         # What is left is of full groups, and of these some may have nobody who waits.
@@ -121,11 +135,14 @@ class Line:
         was_there = place in self._using or place.number != 0
         self._using.pop(place, None)
         place.number = 0
+        self._bring_up_to(now_ns)
         if not place.runs or place.stake.share.is_full:
+            self._count_in(place)
             return
         if not was_there:
             place.settle(now_ns)
             place.used_s = max(place.used_s, self._level(now_ns))
+        self._count_in(place)
         if place.stake.in_use:
             self._using[place] = None
             return
@@ -146,12 +163,35 @@ class Line:
                 least = place
         return least
 
+    def note_start(self, now_ns: int) -> None:
+        """Count a start of a group that has a place in the average."""
+        self._bring_up_to(now_ns)
+        if self._weight:
+            self._average_s += START_S / self._weight
+
+    def _bring_up_to(self, now_ns: int) -> None:
+        """Count in the average what is used up to now."""
+        if self._weight:
+            self._average_s += self._slots / self._weight * (now_ns - self._average_ns) / 1e9
+        self._average_ns = now_ns
+
+    def _count_in(self, place: Place) -> None:
+        """Have the average count what a group now weighs and uses."""
+        stake = place.stake
+        stands = bool(place.runs) and not stake.share.is_full
+        weight = stake.share.group.weight if stands or stake.in_use else 0.0
+        self._counted += (weight > 0) - (place.weight > 0)
+        self._weight = self._weight + weight - place.weight if self._counted else 0.0
+        self._slots += stake.in_use - place.slots
+        place.weight, place.slots = weight, stake.in_use
+
     def _level(self, now_ns: int) -> float:
         """Return what a group is taken to have used that comes to wait."""
         least = self._least(now_ns)
-        if least is not None:
-            self._level_s = max(self._level_s, least.used_by(now_ns))
-        return self._level_s
+        if least is None:
+            return self._average_s
+        least_s = least.used_by(now_ns)
+        return min(max(least_s, self._average_s), least_s + MOST_BEHIND_S)
 
     def _first_of(self, place: Place) -> Ticket | None:
         while place.runs and not self._is_valid(place.runs[0][2]):
@@ -163,6 +203,7 @@ class Line:
         """Take a place whose last run has gone out of the turn."""
         self._using.pop(place, None)
         place.number = 0
+        self._count_in(place)
         self._standing -= 1
         if len(self._places) > self._tidy_places_at:
             for each in list(self._done()):
@@ -173,7 +214,7 @@ class Line:
     def _done(self) -> Iterator[Place]:
         """Yield the places that make no difference any more."""
         for place in self._places.values():
-            if not place.runs and not place.stake.in_use and place.used_s <= self._level_s:
+            if not place.runs and not place.stake.in_use and place.used_s <= self._average_s:
                 yield place
 
     def _tidy_tickets(self) -> None:

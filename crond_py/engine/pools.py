@@ -43,6 +43,7 @@ class Slots:
         self._lines: dict[int, Line] = {}
         self._descending: list[int] = []  # the priorities that have a line, negated, in order
         self._arrivals: deque[Ticket] = deque()
+        self._is_in_order = True
         self._tidy_at = _FEW
         self._turns = 0
         self.is_watched = False
@@ -107,10 +108,9 @@ class Slots:
             line = self._lines[ticket.priority] = Line(self._is_valid)
             insort(self._descending, -ticket.priority)
         line.add(ticket, now_ns)
-        is_in_order = not self._arrivals or self._arrivals[-1].since_ns <= since_ns
+        if self._arrivals and since_ns < self._arrivals[-1].since_ns:
+            self._is_in_order = False  # it has waited elsewhere
         self._arrivals.append(ticket)
-        if not is_in_order:  # it has waited elsewhere
-            self._arrivals = deque(sorted(self._arrivals, key=lambda each: each.since_ns))
         if len(self._arrivals) > self._tidy_at:
             # Those that went from the middle are dropped before they are half of all.
             self._arrivals = deque(filter(self._is_valid, self._arrivals))
@@ -122,8 +122,16 @@ class Slots:
         oldest = self._oldest()
         return oldest.since_ns if oldest is not None else None
 
+    def _sort(self) -> None:
+        """Have the runs that wait in the order in which they came, also those from elsewhere."""
+        if not self._is_in_order:
+            valid = filter(self._is_valid, self._arrivals)
+            self._arrivals = deque(sorted(valid, key=lambda each: each.since_ns))
+            self._is_in_order = True
+
     def _oldest(self) -> Ticket | None:
         """Return the ticket of the run that waits longest."""
+        self._sort()
         while self._arrivals and not self._is_valid(self._arrivals[0]):
             self._arrivals.popleft()
         return self._arrivals[0] if self._arrivals else None
@@ -192,6 +200,7 @@ class Slots:
 
     def _of_longest_waiting(self) -> Ticket | None:
         """Return whose turn it is of the priority of the run that came first and may go."""
+        self._sort()
         for ticket in self._arrivals:
             if self._is_valid(ticket) and not ticket.stake.share.is_full:
                 return self._lines[ticket.priority].first(self._shares.reading())

@@ -4,9 +4,10 @@ Runs belong to groups. What is shared is the time of a pool's slots, by weight: 
 gets three times as much as one of weight 1, however many slots there are and however long the
 runs take. Each start counts as ``START_S`` besides, so that very short runs are shared by number.
 
-Use is counted only while a group stands in line, in that pool: what it had when nobody else wanted
-it, or elsewhere, it does not owe. Nor has it saved anything up when it comes to wait: it is then
-level with the one that has used least of those that wait already and may go.
+Use is counted from when a group first stands in line, in that pool, until nobody does any more:
+what it had when nobody else wanted it, or elsewhere, it does not owe. Nor has it saved anything up
+when it comes to wait: it is then level with the one that has used least of those that wait already
+and may go, or a little behind that where the others have used more (``lines.MOST_BEHIND_S``).
 
 Not responsible for who is next (``lines``), nor for how many slots there are (``pools``).
 """
@@ -58,8 +59,9 @@ class Stake:
     def take(self, now_ns: int) -> None:
         """Note that a run of the group has got a slot."""
         self.settle(now_ns)
-        for place in self.places.values():
+        for line, place in self.places.items():
             place.used_s += START_S / self.share.group.weight
+            line.note_start(now_ns)
         self.in_use += 1
         self.share.in_use += 1
         for stake in self.share.stakes if self.share.is_full else (self,):

@@ -8,7 +8,8 @@ gets one and who gives it back, and works out by the rules of pycron.toml(5) who
 - Else the next slot is one for the highest priority that waits and may go; of every ten that go to
   runs that wait, one is for the priority of the run that has waited longest, of those that may go.
 - Of that priority it is the turn of the group that has used the least of the pool for its weight
-  since it began to wait. One that comes to wait is level with the least of the others.
+  since it began to wait. One that comes to wait is level with the least of the others, or behind
+  it by no more than ``MOST_BEHIND_S``.
 - Of that group it is the turn of the run that was due first.
 
 What the rules leave open is how long it is remembered what a group has used whose last run has
@@ -36,6 +37,9 @@ AGEING = 10
 
 START_S = 0.01
 """What a start counts as, in seconds of a slot."""
+
+MOST_BEHIND_S = 5.0
+"""How far behind the least a group may begin, where others have used more than that."""
 
 _NEGLIGIBLE_S = 1e-6
 
@@ -102,7 +106,7 @@ class Line:
         else:
             most_s = max([most_s, *(each.most_s for each in perhaps)])
         place.least_s = min(least_s, place.least_s) if place.may_be_there else least_s
-        place.most_s = max(place.most_s, most_s)
+        place.most_s = max(place.most_s, most_s + MOST_BEHIND_S)
         place.is_there, place.may_be_there = True, False
 
     def leave(self, name: GroupName) -> None:

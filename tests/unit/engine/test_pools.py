@@ -294,6 +294,42 @@ def test_nobody_starves() -> None:
     pytest.fail("the run of low priority never got a slot")
 
 
+def test_ever_new_groups_keep_nobody_out() -> None:
+    """P4: who has used the pool gets its share again, though all others have used nothing yet."""
+    crowded = Crowded(2, Group("old"))
+    crowded.put("old", 1, 100.0)
+    for number in range(4):
+        crowded.put(f"first{number}", 1, 5.0)
+    crowded.play(10)
+    crowded.put("old", 1, 100.0)
+    for number in range(2_000):
+        while crowded.slots.waiting < 4:
+            crowded.put(f"new{number}-{crowded.slots.waiting}", 1, 5.0)
+        crowded.play(5)
+        if [run.job.group for run in crowded.started].count("old") > 1:
+            break
+    else:
+        pytest.fail("it never got a slot again")
+    assert crowded.hands.ns < 2_000 * SECOND_NS
+    (line,) = crowded.slots._lines.values()
+    assert len(line._places) < 300
+
+
+def test_many_that_move_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: a reload that gives a thousand waiting runs another priority does not sort each time."""
+    slots = Slots(Pool("p", 1), shares_of(Group("g")))
+    slots.take(waiting("busy"))
+    runs = [waiting(f"job{number}", group="g") for number in range(1_000)]
+    for number, run in enumerate(runs):
+        slots.wait(run, number)
+    sorts = []
+    monkeypatch.setattr(Slots, "_sort", lambda self: sorts.append(self._is_in_order))
+    for run in runs:
+        run.job = replace(run.job, priority=1)
+        slots.wait(run, 2_000)
+    assert len(sorts) == 0
+
+
 def test_nobody_starves_behind_what_may_not_go() -> None:
     """P4: what waits longest but may not go, as its group is full, takes nobody's turn from it."""
     shares = shares_of(Group("full", max_running=1), Group("flood"), Group("low"))
