@@ -272,6 +272,8 @@ class Tasks:
 
     def due(self, lane: LaneState, fired_at: datetime) -> None:
         """Take up tasks of a lane whose timer fired at wall-clock instant ``fired_at``."""
+        if self._lanes.get(lane.lane) is not lane:
+            return  # it was let go of since, and what has come to its lane has another timer
         self._hungry[lane] = None  # also where an error keeps it from being fed now
         self._note_if_late(lane, fired_at)
         self._disarm(lane)
@@ -409,6 +411,7 @@ class Tasks:
             self._disarm(lane)
             self._first_dues.set(lane, None)
             self._unread.pop(lane, None)
+            self._hungry.pop(lane, None)
             self._lanes.pop(lane.lane, None)
 
     def _arm(self, lane: LaneState) -> None:

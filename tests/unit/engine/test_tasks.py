@@ -216,6 +216,51 @@ def test_lanes_that_have_nothing_left_are_let_go_of(world: World) -> None:
     assert (open_tasks(world), in_memory(world), lanes_of(world)) == ([], 0, {})
 
 
+def _has_gone_by(world: World, lane: Lane) -> None:
+    """Let all tasks end; meanwhile no more wait in a lane than do, and then it is let go of."""
+    assert lanes_of(world)[lane].waiting == 2
+    world.pass_time(60 * SECOND)
+    assert (open_tasks(world), in_memory(world), lanes_of(world)) == ([], 0, {})
+
+
+def test_a_late_timer_of_a_lane_that_was_let_go_of(world: World) -> None:
+    """It takes up nothing: what came to the lane since is counted in the one that there is now."""
+    lasting(world, 25 * SECOND)
+    lane = Lane("tiny", 0, "alice")
+    submit(world, new_task(world, pool="tiny", group="first"))
+    submit(world, new_task(world, pool="tiny", in_=HOUR))
+    world.pass_time(2 * SECOND)
+    submit(world, new_task(world, pool="tiny", in_=SECOND))
+    world.ask(lambda core: core.cancel_task(2))
+    assert world.daemon is not None
+    core = world.daemon.core
+    world.clock.advance_ns(20_000_000_000)
+    now_ns = world.clock.monotonic_ns()
+    late = TimersFired(world.daemon.timers.pop_due(now_ns), now_ns)
+    again = [new_task(world, pool="tiny", in_=timedelta(0))] * 2
+    core.handle([late, Call(lambda: core.cancel_task(3))])
+    assert lane not in lanes_of(world)
+    core.handle([Call(lambda: core.submit(again))])
+    world.pass_time(SECOND)
+    _has_gone_by(world, lane)
+
+
+def test_a_lane_that_was_let_go_of_while_more_of_it_was_to_be_taken_up(world: World) -> None:
+    """Likewise where the last that ran or was to come was cancelled just before."""
+    lasting(world, 10 * SECOND)
+    lane = Lane("tiny", 0, "alice")
+    submit(world, new_task(world, pool="tiny", group="first"))
+    submit(world, new_task(world, pool="tiny"), new_task(world, pool="tiny", in_=HOUR))
+    world.pass_time(2 * SECOND)
+    assert world.daemon is not None
+    core = world.daemon.core
+    again = [new_task(world, pool="tiny", in_=timedelta(0))] * 2
+    cancels = [Call(lambda: core.cancel_task(3)), Call(lambda: core.cancel_task(2))]
+    core.handle([*cancels, Call(lambda: core.submit(again))])
+    world.pass_time(SECOND)
+    _has_gone_by(world, lane)
+
+
 def test_another_group_does_not_wait_for_a_crowd(world: World) -> None:
     """P4: a task of another group gets the next slot, however many of the first are due."""
     lasting(world, timedelta(milliseconds=100))
