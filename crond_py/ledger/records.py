@@ -43,6 +43,10 @@ LARGEST_ID = 2**63 - 1
 _RUN_COLUMNS = 14
 _LAG_COLUMNS = 5
 _MICROSECOND = timedelta(microseconds=1)
+_TASKS = "tasks:"
+"""The name of the cursor of tasks, see ``engine.attendance``."""
+
+_FORGOTTEN = "the ledger has lost its newest records; nobody knows whether it ran"
 
 
 def to_us(instant: datetime) -> int:
@@ -232,10 +236,24 @@ def _to_absences(text: str | None) -> tuple[Absence, ...]:
     )
 
 
+def _lost_text(until_us: int, anchor_us: int) -> str:
+    """Return the absences for the barrier that older cursors of tasks end with.
+
+    Migration 0010 makes the same of what is in the file by then; see there.
+    """
+    stretches = ((Scale.WALL, 0), (Scale.STEADY, anchor_us))
+    values = [
+        (scale, -set_by, until_us - set_by, _FORGOTTEN, Outcome.LOST) for scale, set_by in stretches
+    ]
+    return json.dumps(values, separators=(",", ":"))
+
+
 def to_cursor(row: Row) -> Cursor:
-    """Make a cursor of a row of ``cursors``."""
+    """Make a cursor of a row of ``cursors``, which an older pycron may have left in a journal."""
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, *rest = row
     boot_id, past, absences = rest
+    if job == _TASKS and until is not None and absences is None:
+        absences, barrier_from, until = _lost_text(until, anchor or 0), None, None
     return Cursor(
         job=job,
         fingerprint=fingerprint,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from crond_py.engine.agenda import WAS_FORGOTTEN
+from crond_py.engine.attendance import TASKS
 from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
 from crond_py.ledger import journal as journal_module
 from crond_py.ledger import steps as steps_module
@@ -26,6 +29,7 @@ from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.lock import StateLock
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.records import to_set_run
+from crond_py.ledger.spare import spare_file
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
 from crond_py.model import Attempt, Cursor, Left, Outcome, Run, State
@@ -373,6 +377,59 @@ def test_a_journal_of_an_older_pycron_is_read(path: Path, open_journaled: OpenJo
     ledger.close()
     (run,) = open_journaled().open_runs()
     assert (run.id, len(run.attempts)) == (1, 1)
+
+
+def _lost_of_tasks(path: Path) -> Step:
+    """Migrate a ledger whose tasks have lost something; return that as it was before."""
+    row = (TASKS, "f", 0, 0, 9_000_000, 3_000_000, 0, 7_000_000, "")
+    with closing(SqliteLedger.open(path, now=T0)), closing(sqlite3.connect(path)) as hand:
+        hand.execute(
+            "INSERT INTO cursors (job, fingerprint, era, baseline, accounted_until, anchor,"
+            " barrier_from, barrier_until, boot_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+        hand.execute(_statement_of_absences())
+        hand.commit()
+    return Step(Kind.CURSOR, (*row, None))  # it knew of no absences
+
+
+def _statement_of_absences() -> str:
+    (script,) = [each.script for each in load_migrations() if "absences" in each.script]
+    return script[script.index("UPDATE") :]
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_what_an_older_pycrons_journal_has_lost_of_tasks_is_an_absence(
+    path: Path, open_journaled: OpenJournaled, *, is_locked: bool
+) -> None:
+    """P2: a task that may have run before an upgrade is not run after it."""
+    older = _lost_of_tasks(path)
+    with closing(open_journaled()) as ledger:
+        migrated = ledger.cursors()[TASKS]
+    assert {each.why for each in migrated.absences} == {WAS_FORGOTTEN}
+    with closing(Journal.open(journal_file(path))) as journal:
+        journal.begin(ledger.identity)
+        journal.append(1, pack([older]), durable=True)
+    with _locked(path) if is_locked else nullcontext():
+        ledger = open_journaled()
+        assert ledger.cursors()[TASKS] == migrated
+    ledger.close()
+    assert open_journaled().cursors()[TASKS] == migrated
+
+
+def test_what_an_older_pycrons_spare_copy_has_lost_of_tasks_is_an_absence(
+    path: Path, open_journaled: OpenJournaled
+) -> None:
+    """P2: likewise where nothing of the ledger can be read."""
+    older = _lost_of_tasks(path)
+    with closing(open_journaled()) as ledger:
+        migrated = ledger.cursors()[TASKS]
+    spare = spare_file(path)
+    content = json.loads(spare.read_text())
+    content["steps"] = json.loads(pack([older]))
+    spare.write_text(json.dumps(content))
+    path.write_bytes(b"no ledger" * 1000)
+    assert open_journaled().cursors()[TASKS] == migrated
 
 
 @pytest.mark.parametrize(
