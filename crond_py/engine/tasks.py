@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import nlargest
 
 from crond_py.crontab.model import Crontab, EveryTrigger
 from crond_py.engine.admission import Admitter
@@ -43,11 +44,14 @@ AGAIN = timedelta(seconds=1)
 """How soon tasks are asked for again that the ledger could not tell."""
 
 
-COUNTED = 10_000
-"""Up to how many tasks of a lane are counted when somebody asks how many wait."""
+COUNTED = 4_000
+"""Up to how many tasks are counted, of all lanes together, when somebody asks how many wait.
+
+Nothing is started meanwhile.
+"""
 
 LANES_COUNTED = 100
-"""Of how many lanes; of the others only the first task is known to wait."""
+"""Of how many lanes, those that have most; of the others only the first task is known to wait."""
 
 
 class Tasks:
@@ -216,32 +220,50 @@ class Tasks:
         return TaskCounts(total, min(first, default=None), tuple(runs))
 
     def count_stored(self, crowds: defaultdict[str, Crowd]) -> None:
-        """Count, of each pool, the tasks in that are due and have not been taken up."""
+        """Count, of each pool, the tasks in that are due and have not been taken up, at least."""
         timekeeper = self._parts.timekeeper
-        now, lanes_counted = timekeeper.now(), 0
-        for lane in self._lanes.values():
-            until = self._attendance.on_scale(lane.lane.scale, now)
-            if lane.first_due is None or lane.first_due > until:
-                continue
-            number = 1
-            if lane.open > 1 and lanes_counted < LANES_COUNTED:
-                lanes_counted += 1
-                number = self._number_due(lane, until)
+        now = timekeeper.now()
+        due = [lane for lane in self._lanes.values() if self._is_due(lane, now)]
+        numbers = self._numbers_due(due, now)
+        for lane in due:
+            assert lane.first_due is not None  # noqa: S101 - it is due
             since = self._attendance.wall(lane.lane.scale, lane.first_due)
-            crowds[lane.lane.pool].add(number, timekeeper.deadline(since))
+            crowds[lane.lane.pool].add(numbers.get(lane, 1), timekeeper.deadline(since))
 
-    def _number_due(self, lane: LaneState, until: datetime) -> int:
-        """Return how many tasks of a lane are due, at least.
+    def _is_due(self, lane: LaneState, now: datetime) -> bool:
+        until = self._attendance.on_scale(lane.lane.scale, now)
+        return lane.first_due is not None and lane.first_due <= until
+
+    def _numbers_due(self, due: Sequence[LaneState], now: datetime) -> dict[LaneState, int]:
+        """Return how many tasks are due of lanes of which some are, and that have several.
+
+        Each gets its part of what may be counted; what those with few leave is for the others.
+        """
+        several = (lane for lane in due if lane.open > 1)
+        counted = nlargest(LANES_COUNTED, several, key=lambda lane: lane.open)
+        numbers, left = {}, COUNTED
+        while counted:
+            most = left // len(counted)
+            lane = counted.pop()
+            numbers[lane], used = self._number_due(lane, now, most)
+            left -= used
+        return numbers
+
+    def _number_due(self, lane: LaneState, now: datetime, most: int) -> tuple[int, int]:
+        """Return how many tasks of a lane are due, at least, and how many were counted for that.
 
         That are all but those that come later, if these are not too many to be counted.
         """
+        count, half = self._ledger.count_due, most // 2
+        until = self._attendance.on_scale(lane.lane.scale, now)
         try:
-            later = self._ledger.count_due(lane.lane, after=until, until=None, limit=COUNTED)
-            if later < COUNTED:
-                return max(1, lane.open - later)
-            return max(1, self._ledger.count_due(lane.lane, after=None, until=until, limit=COUNTED))
+            later = count(lane.lane, after=until, until=None, limit=half)
+            if later < half:
+                return max(1, lane.open - later), later
+            number = count(lane.lane, after=None, until=until, limit=most - half)
         except LedgerError:
-            return 1
+            return 1, half
+        return max(1, number), later + number
 
     @property
     def troubles(self) -> list[str]:
