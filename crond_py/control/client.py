@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 from collections.abc import Callable
@@ -40,11 +41,8 @@ class Conversation:
         self._buffer = bytearray()
         self._is_over = False
         try:
-            # With a timeout of Python's it would not wait where many others are to be let in first.
-            patience = struct.pack("@ll", *divmod(PATIENCE // timedelta.resolution, 1_000_000))
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
             with address(self._path) as name:
-                self._socket.connect(name)
+                _connect(self._socket, name)
         except OSError as error:
             self._socket.close()
             raise _not_reached(self._path, error) from None
@@ -167,6 +165,34 @@ def call(path: Path, request: Request[R], patience: timedelta = PATIENCE) -> R:
     """
     with Conversation(path) as conversation:
         return conversation.call(request, patience)
+
+
+def _connect(connection: socket.socket, name: str) -> None:
+    """Wait to be let in, whatever signals come meanwhile. Raises OSError, at the latest in time."""
+    watch = Watch.begin()
+    while (left := PATIENCE - watch.elapsed()) > _NONE:
+        # With a timeout of Python's it would not wait where many others are to be let in first.
+        patience = struct.pack("@ll", *divmod(left // timedelta.resolution, 1_000_000))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        connection.connect(name)
+        if _is_connected(connection):
+            return
+    raise TimeoutError
+
+
+def _is_connected(connection: socket.socket) -> bool:
+    """Tell whether a connect that has returned did its work.
+
+    For one that a signal has cut short Python waits until the socket can be written to, which a
+    Unix socket that is not connected always can, as if it were a connection that is being made.
+    """
+    try:
+        connection.getpeername()
+    except OSError as error:
+        if error.errno != errno.ENOTCONN:
+            raise
+        return False
+    return True
 
 
 def _not_reached(path: Path, error: OSError) -> PycronError:

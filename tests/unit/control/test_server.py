@@ -7,12 +7,13 @@ import errno
 import json
 import os
 import resource
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -385,6 +386,57 @@ def test_who_finds_the_queue_of_the_socket_full_waits_in_it(
             late.join()
         with Conversation(path):
             monkeypatch.setattr(client_module, "PATIENCE", timedelta(milliseconds=50))
+            with pytest.raises(PycronError, match="lets nobody in"):
+                Conversation(path)
+
+
+@contextlib.contextmanager
+def signalled(handle: Callable[[], None]) -> Iterator[None]:
+    """Send this thread a signal again and again until the block ends; ``handle`` hears of each."""
+    is_over = threading.Event()
+    main = threading.get_ident()
+
+    def send() -> None:
+        while not is_over.wait(0.01):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    sender = threading.Thread(target=send)
+    before = signal.signal(signal.SIGUSR1, lambda *_: handle())
+    sender.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_puts_nobody_out_of_the_queue_of_the_socket(path: Path) -> None:
+    """P4: who waits to be let in goes on with that once the signal has been handled."""
+    path.parent.mkdir()
+    signals: list[int] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+
+        def let_in() -> None:
+            signals.append(1)
+            if len(signals) == 3:
+                listener.accept()[0].close()
+
+        with Conversation(path), signalled(let_in), Conversation(path) as late:
+            assert late.peer.pid == os.getpid()
+            assert len(signals) >= 3
+
+
+def test_signals_prolong_nobodys_patience(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: who is not let in is told so in time, however often he is interrupted."""
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        with Conversation(path), signalled(lambda: None):
+            monkeypatch.setattr(client_module, "PATIENCE", timedelta(milliseconds=100))
             with pytest.raises(PycronError, match="lets nobody in"):
                 Conversation(path)
 
