@@ -146,6 +146,7 @@ def _read_on(descriptor: int) -> Generator[bytes | None, None, bytes]:
     with suppress(ValueError):  # one beyond what select(2) can take is just read
         if not select.select([descriptor], [], [], _SOON_S)[0]:
             yield None
+            select.select([descriptor], [], [])  # a pipe may be one whose reads do not wait
     return os.read(descriptor, _CHUNK)
 
 

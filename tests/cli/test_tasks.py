@@ -6,15 +6,19 @@ import getpass
 import json
 import os
 import pwd
+import select
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from crond_py.cli import submit as submit_module
 from crond_py.clock import SystemClock
 from crond_py.control.batches import LONGEST_TASK
 from crond_py.control.handlers import Handlers
@@ -24,6 +28,7 @@ from crond_py.model import Scale, Task
 from crond_py.ports import NewTask, Submitted
 from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron
 from tests.cli.running import serving
+from tests.support.inplace import run_in_place
 from tests.unit.control.fakes import FakeEngine, FakeService
 
 LOGIN = pwd.getpwuid(os.geteuid()).pw_name
@@ -431,6 +436,32 @@ def test_what_comes_slowly_is_stored_as_it_comes(
     done = pycron("submit", str(pipe), env=env)
     thread.join()
     assert done.stdout.startswith("2 tasks stored, up to line 2 of ")
+
+
+def test_a_pipe_whose_reads_do_not_wait_is_waited_for(
+    env: dict[str, str], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost where another program has set the pipe so, however long its writer thinks."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    parts = [lines({"command": f"c{number}", "in": "1m"}) for number in (1, 2)]
+
+    def come_late(*asked: Any) -> Any:
+        """Write on, or close the pipe, for none but one who waits for as long as it takes."""
+        if len(asked) == 3:
+            if parts:
+                os.write(writer, parts.pop(0).encode())
+            else:
+                os.close(writer)
+        return select.select(*asked[:3], 0)
+
+    monkeypatch.setattr(submit_module, "select", SimpleNamespace(select=come_late))
+    with os.fdopen(reader) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        done = run_in_place(["submit", "-"], env)
+    assert done.stderr == ""
+    assert done.stdout.startswith("2 tasks stored, up to line 2 of <stdin>")
+    assert [asked[1] for asked in engine.asked] == [1, 1]
 
 
 def test_a_key_that_is_there_twice_is_a_fault(env: dict[str, str], engine: FakeEngine) -> None:
