@@ -8,7 +8,6 @@ counts: so a chain that has failed half-way goes on once the job that failed has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger
 from crond_py.engine.records import JobState
@@ -32,9 +31,9 @@ def outside(
     return {name for name in upstreams if begun not in _with_those_above(name, states)}
 
 
-def newest_run(ledger: Ledger, job: str, before: datetime) -> tuple[Run | None, str]:
-    """Return the newest run of a job that was due before an instant, or why it cannot count."""
-    run = next(iter(ledger.runs(RunQuery(job=job, until=before, limit=1))), None)
+def newest_run(ledger: Ledger, job: str) -> tuple[Run | None, str]:
+    """Return the newest run of a job, of whatever cycle, or why it cannot count."""
+    run = next(iter(ledger.runs(RunQuery(job=job, limit=1))), None)
     if run is None:
         return None, f"{job} has not been run yet"
     if ledger.gap is not None and run.due <= ledger.gap.until:

@@ -279,7 +279,7 @@ class Chains:
                 rows = partial(self._rows, news=news, join=join)
                 outside = by_hand.outside(unknown, news.job, rows, self._register.states)
             if run is None and outside is not None and upstream in outside:
-                run, why_not = by_hand.newest_run(self._ledger, upstream, news.due)
+                run, why_not = by_hand.newest_run(self._ledger, upstream)
                 of_which = f", in {by_hand.which(run)}" if run is not None else ""
             if run is None or run.outcome is None:
                 cycle.is_decided = True

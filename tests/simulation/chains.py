@@ -120,11 +120,10 @@ def _is_outside(world: World, name: str, like: Run) -> bool:
     return bool(begun) and not begun & above
 
 
-def _newest_before(world: World, name: str, like: Run) -> Run | None:
-    """Return the newest run of a job of an earlier instant."""
+def _newest(world: World, name: str) -> Run | None:
+    """Return the newest run of a job, of whatever cycle."""
     mine = (run for run in world.ledger._content.runs.values() if run.job == name)
-    earlier = [run for run in mine if run.due < like.due]
-    return max(earlier, key=lambda run: (run.due, run.id), default=None)
+    return max(mine, key=lambda run: (run.due, run.id), default=None)
 
 
 def _rows_at(world: World, due: datetime) -> list[Run]:
@@ -184,7 +183,7 @@ def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:
         for name in trigger.conditions:
             known = next(iter(reversed(_rows_of_any_era(world, name, run.due))), None)
             if known is None and _is_outside(world, name, run):
-                known = _newest_before(world, name, run)
+                known = _newest(world, name)
             rows[name] = known
     met = [
         row is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -97,6 +97,37 @@ def test_the_newest_run_counts(machine_with: MachineWith) -> None:
     to_the_hour(world)
     by_hand(world, "left")
     assert outcomes(world, "end")[-2:] == ["succeeded", "succeeded"]
+
+
+def test_the_newest_run_may_be_one_that_was_begun_later(machine_with: MachineWith) -> None:
+    """It counts as it stands when the cycle comes to it, whichever of two was begun first."""
+    world = machine_with(*DIAMOND)
+    to_the_hour(world)
+    behave(world, left=Behaviour(lasts=(30 * SECOND,)), right=Behaviour(exits=(BAD,)))
+    ask(world, "trigger", "left")
+    world.pass_time(SECOND)
+    ask(world, "trigger", "right")
+    world.pass_time(MINUTE)
+    due = rows(world, "right")[-1].due
+    reason = f"upstream_failed: right has failed, in its run due {instant(due)}"
+    assert ("skipped", reason) in said(world, "end")
+    assert outcomes(world, "end").count("succeeded") == 1
+
+
+@pytest.mark.parametrize("step", [-10 * MINUTE, -HOUR, -5 * HOUR], ids=str)
+def test_the_newest_run_where_the_clock_was_set(machine_with: MachineWith, step: timedelta) -> None:
+    """What ran before the clock was set back has run, though it is due later than now."""
+    world = machine_with(*DIAMOND)
+    behave(world, left=Behaviour(exits=(BAD,)))
+    to_the_hour(world)
+    world.set_clock(step)
+    world.pass_time(SECOND)
+    behave(world, left=Behaviour(exits=(OK,)))
+    before = len(rows(world, "end"))
+    by_hand(world, "left")
+    newest = max(rows(world, "end"), key=lambda run: run.id)
+    assert len(rows(world, "end")) > before
+    assert newest.outcome == "succeeded"
 
 
 def test_what_still_runs_is_not_waited_for(machine_with: MachineWith) -> None:
