@@ -361,7 +361,8 @@ class Scale(StrEnum):
 class Absence:
     """A stretch of a scale, the first instant outside, in which nothing could start a task.
 
-    ``outcome``: ``missed``, or ``lost`` where nobody knows whether something did start it.
+    ``outcome``: ``missed``, or ``lost`` where nobody knows whether something did start it. Only
+    tasks up to ``last_task_id`` were in it, as the others were handed in later; None: all.
     """
 
     scale: Scale
@@ -369,6 +370,7 @@ class Absence:
     until: datetime
     why: str
     outcome: Outcome = Outcome.MISSED
+    last_task_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

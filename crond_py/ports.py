@@ -229,7 +229,8 @@ class Gap:
     been given, all that in the boot ``boot_id`` of the machine. So a task that is there, and due
     by then, may have been taken up: what it has lost is entered as lost and not run again. One that
     was handed in last may not be there, and one that was cancelled last be there again; ids of
-    tasks that may have been given are not given again.
+    tasks that may have been given are not given again. So what is handed in from now on is told
+    from what may have run, whatever the clock says.
     """
 
     until: datetime
@@ -337,6 +338,11 @@ class Ledger(LedgerReader, Protocol):
         no such bound. At most ``limit`` go at a time, oldest due first, so that nothing waits
         for long; there may be more where as many went.
         """
+        ...
+
+    @property
+    def last_task_id(self) -> int:
+        """The largest id that a task has been given, or may have been as far as is known."""
         ...
 
     @property

@@ -4,7 +4,8 @@ For all tasks together there is one cursor in the ledger. Whatever is due after 
 daemon's start was missed; what is due before it and was not taken up merely waits for its turn,
 unless it falls in one of the cursor's absences: each is kept as long as a task is left that was due
 then, and across restarts. Where the ledger has lost its newest records, one ends there that has no
-beginning: what was due in it and was not taken up may have run. The cursor's era goes up when the
+beginning: what was due in it and was not taken up may have run, but for tasks that were handed in
+later, though they be due in it, as where the clock was set back. The cursor's era goes up when the
 wall clock is set, since due instants may come again then; its anchor says how far the wall clock
 was set in all since the ledger was begun: steady instants are without that.
 
@@ -15,7 +16,7 @@ clock says, or no time at all where that reads less than before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -28,7 +29,7 @@ from crond_py.engine.agenda import (
 )
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.parts import Parts
-from crond_py.model import Absence, ClockReading, Cursor, Outcome, PastTimes, Scale
+from crond_py.model import Absence, ClockReading, Cursor, Outcome, PastTimes, Scale, Task
 from crond_py.ports import Gap, SetCursor
 
 OLD = timedelta(seconds=1)
@@ -40,8 +41,8 @@ _NOISE = timedelta(milliseconds=1)
 MOST_ABSENCES = 16
 """How many absences of a scale and an outcome are known at most.
 
-Of more the shortest is forgotten: what was due in it counts as having waited, and is run. Of those
-in which something is lost the longest has all the others in it.
+Of more the shortest is forgotten: what was due in it counts as having waited, and is run. One in
+which something is lost has all shorter ones in it, and takes over their tasks.
 """
 
 TASKS = "tasks:"
@@ -75,14 +76,20 @@ class Attendance:
         """Return a reading of the wall clock on a scale."""
         return reading - self._set_by if scale is Scale.STEADY else reading
 
-    def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
-        """Take the cursor of an earlier daemon; what came due since was missed."""
+    def begin(
+        self, stored: Cursor | None, now: datetime, gap: Gap | None, last_task_id: int
+    ) -> None:
+        """Take the cursor of an earlier daemon; what came due since was missed.
+
+        Tasks up to ``last_task_id`` may have been there before.
+        """
         if stored is None:
             return
-        self._cursor = self._written = stored
+        self._written = stored
+        self._cursor = replace(stored, absences=_bounded(stored.absences, last_task_id))
         attended = stored.accounted_until
         if gap is not None:
-            self._note(EPOCH, gap.until, WAS_FORGOTTEN, Outcome.LOST)
+            self._note_lost(gap.until, last_task_id)
         since = {scale: self.on_scale(scale, attended) for scale in Scale}
         step = self._unseen_step(stored, now)
         if step:
@@ -123,16 +130,9 @@ class Attendance:
         if self._written is not None:
             self._write()
 
-    def absence(self, scale: Scale, due: datetime) -> Absence | None:
-        """Return the absence in which an instant of a scale falls."""
-        return next(
-            (
-                each
-                for each in self._cursor.absences
-                if each.scale is scale and each.after < due <= each.until
-            ),
-            None,
-        )
+    def absence(self, task: Task) -> Absence | None:
+        """Return the absence in which a task was due."""
+        return next((each for each in self._cursor.absences if _has(each, task)), None)
 
     @property
     def is_old(self) -> bool:
@@ -178,12 +178,15 @@ class Attendance:
             absences=tuple(each for each in kept if each.after < each.until),
         )
 
-    def _note(
-        self, after: datetime, until: datetime, why: str, outcome: Outcome = Outcome.MISSED
-    ) -> None:
+    def _note(self, after: datetime, until: datetime, why: str) -> None:
         for scale in Scale:
             stretch = self.on_scale(scale, after), self.on_scale(scale, until)
-            self._add(Absence(scale, *stretch, why, outcome))
+            self._add(Absence(scale, *stretch, why))
+
+    def _note_lost(self, until: datetime, last_task_id: int) -> None:
+        for scale in Scale:
+            stretch = self.on_scale(scale, EPOCH), self.on_scale(scale, until)
+            self._add(Absence(scale, *stretch, WAS_FORGOTTEN, Outcome.LOST, last_task_id))
 
     def _add(self, new: Absence) -> None:
         """Know of one more absence; what is lost is asked for before what was missed."""
@@ -196,7 +199,10 @@ class Attendance:
             absences.append(new)
         alike = [each for each in absences if _kind(each) == _kind(new)]
         if len(alike) > MOST_ABSENCES:
-            absences.remove(min(alike, key=lambda each: each.until - each.after))
+            shortest, longer, *_ = sorted(alike, key=lambda each: each.until - each.after)
+            if new.outcome is Outcome.LOST:
+                absences[absences.index(longer)] = _with_tasks_of(longer, shortest)
+            absences.remove(shortest)
         self._cursor = replace(self._cursor, absences=tuple(absences))
 
     def _write(self) -> None:
@@ -210,6 +216,31 @@ class Attendance:
 
 def _kind(absence: Absence) -> tuple[Scale, Outcome]:
     return absence.scale, absence.outcome
+
+
+def _has(absence: Absence, task: Task) -> bool:
+    return (
+        absence.scale is task.lane.scale
+        and absence.after < task.due <= absence.until
+        and (absence.last_task_id is None or task.id <= absence.last_task_id)
+    )
+
+
+def _bounded(absences: Iterable[Absence], last_task_id: int) -> tuple[Absence, ...]:
+    """Return absences, those bounded in which an older pycron lost tasks, whichever these be."""
+    return tuple(
+        replace(each, last_task_id=last_task_id)
+        if each.outcome is Outcome.LOST and each.last_task_id is None
+        else each
+        for each in absences
+    )
+
+
+def _with_tasks_of(absence: Absence, other: Absence) -> Absence:
+    """Return an absence that holds the tasks of another one, too."""
+    if absence.last_task_id is None or other.last_task_id is None:
+        return replace(absence, last_task_id=None)
+    return replace(absence, last_task_id=max(absence.last_task_id, other.last_task_id))
 
 
 def _vital(cursor: Cursor) -> tuple[object, ...]:

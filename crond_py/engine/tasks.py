@@ -116,7 +116,7 @@ class Tasks:
 
     def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
-        self._attendance.begin(stored, now, gap)
+        self._attendance.begin(stored, now, gap, self._ledger.last_task_id)
         for lane, stock in self._ledger.lanes().items():
             state = self._lane(lane)
             state.open = stock.open

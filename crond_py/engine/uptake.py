@@ -104,7 +104,7 @@ class Uptake:
         """
         scale = task.lane.scale
         due = self._attendance.wall(scale, task.due)
-        absence = self._attendance.absence(scale, task.due)
+        absence = self._attendance.absence(task)
         is_wall = scale is Scale.WALL
         if absence is not None and is_wall and absence.until < task.submitted_at:
             absence = None  # it was handed in after that, as due at once

@@ -270,6 +270,11 @@ class JournaledLedger(Answering):
     # --- trouble --------------------------------------------------------------------------
 
     @property
+    def last_task_id(self) -> int:
+        """The largest id that a task may have been given; see ``ports.Ledger``."""
+        return self._known.last_task_id
+
+    @property
     def gap(self) -> Gap | None:
         """What the ledger had lost when it was opened; see ``ports.Ledger``."""
         return self._gap

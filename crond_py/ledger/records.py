@@ -221,7 +221,14 @@ def _absences_text(absences: Sequence[Absence]) -> str | None:
     if not absences:
         return None
     values = [
-        (each.scale, to_us(each.after), to_us(each.until), each.why, each.outcome)
+        (
+            each.scale,
+            to_us(each.after),
+            to_us(each.until),
+            each.why,
+            each.outcome,
+            *([] if each.last_task_id is None else [each.last_task_id]),
+        )
         for each in absences
     ]
     return json.dumps(values, separators=(",", ":"))
@@ -231,8 +238,8 @@ def _to_absences(text: str | None) -> tuple[Absence, ...]:
     if text is None:
         return ()
     return tuple(
-        Absence(Scale(scale), from_us(after), from_us(until), str(why), Outcome(outcome))
-        for scale, after, until, why, outcome in json.loads(text)
+        Absence(Scale(scale), from_us(after), from_us(until), str(why), Outcome(outcome), *rest)
+        for scale, after, until, why, outcome, *rest in json.loads(text)
     )
 
 

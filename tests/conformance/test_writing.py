@@ -182,6 +182,7 @@ def test_instants_are_exact(ledger: Ledger, reader: LedgerReader, instant: datet
     absences = (
         Absence(Scale.WALL, instant, instant, "asleep"),
         Absence(Scale.STEADY, instant, instant, "lost", Outcome.LOST),
+        Absence(Scale.STEADY, instant, instant, "lost", Outcome.LOST, 2**63 - 1),
     )
     cursor = Cursor("backup", "f", 0, instant, instant, past=past, absences=absences)
     whole = Claim("backup", 0, instant, Cause.SCHEDULE, State.QUEUED, instant)

@@ -1,7 +1,7 @@
 -- The stretches in which nothing could start a task, in the cursor of tasks, as long as a task is left
 -- that was due then; NULL: none. JSON: of each the scale of its instants, after which and up to which
--- instant it was, why, and whether what was due then was missed or is lost. Before this column, what was
--- lost ended at the cursor's barrier.
+-- instant it was, why, whether what was due then was missed or is lost, and the last task of which that
+-- can be so, where that is known. Before this column, what was lost ended at the cursor's barrier.
 
 ALTER TABLE cursors ADD COLUMN absences TEXT;
 

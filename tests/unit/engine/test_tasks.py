@@ -31,7 +31,7 @@ from crond_py.model import (
     Scale,
     Task,
 )
-from crond_py.ports import Gap, NewTask, Pruned, RunQuery, Submitted, TaskQuery
+from crond_py.ports import Gap, NewTask, Pruned, RunQuery, SetCursor, Submitted, TaskQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING, TaskBook
@@ -39,6 +39,7 @@ from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith, is_alive, outcomes, rows
 
 SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 PLAIN = Job("plain", StartupTrigger(), "true")
 
@@ -713,6 +714,77 @@ def test_what_may_have_run_does_not_come_again_with_the_clock(world: World) -> N
     world.set_clock(-HOUR)
     world.pass_time(3 * HOUR)
     assert (outcomes(world, "task:1"), world.machine.trees) == (["lost"], [])
+
+
+def _lose_records(world: World, ahead: timedelta) -> None:
+    """Kill the daemon, and start another whose ledger has lost its newest records."""
+    world.kill_daemon()
+    world.ledger._gap = Gap(world.clock.now() + ahead, 1, "boot1")
+    world.boot_daemon()
+    world.pass_time(2 * SECOND)
+    world.ledger._gap = None
+
+
+@pytest.mark.parametrize("scale", Scale)
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_what_was_handed_in_later_cannot_be_lost(
+    world: World, scale: Scale, *, is_set_back: bool
+) -> None:
+    """P1: it runs, though its instant be in what is lost of those that were there before."""
+    submit(world, new_task(world, in_=10 * SECOND, pool="small", scale=scale))
+    hold(world)
+    _lose_records(world, 12 * SECOND if is_set_back else HOUR)
+    if is_set_back:
+        world.pass_time(20 * SECOND)
+        world.set_clock(-HOUR)
+    submit(world, new_task(world, in_=60 * SECOND, scale=scale))
+    submit(world, new_task(world, every=60 * SECOND))
+    restart(world, SECOND)
+    world.pass_time(200 * SECOND)
+    assert outcomes(world, "task:2") == ["succeeded"]
+    assert outcomes(world, "task:3") == ["succeeded"] * 4
+    release(world)
+    world.pass_time(HOUR)
+    assert outcomes(world, "task:1") == ["lost"]
+
+
+def test_what_an_older_pycron_had_lost_is_of_tasks_that_were_there(world: World) -> None:
+    """P1: likewise where it did not note of which."""
+    submit(world, new_task(world, in_=10 * SECOND, pool="small"))
+    hold(world)
+    world.pass_time(SECOND)
+    world.kill_daemon()
+    cursor = world.ledger.cursors()[TASKS]
+    lost = Absence(Scale.WALL, BEGIN - HOUR, BEGIN + HOUR, "forgotten", Outcome.LOST)
+    world.ledger.write([SetCursor(replace(cursor, absences=(lost,)))], durable=True)
+    world.boot_daemon()
+    submit(world, new_task(world))
+    world.pass_time(5 * SECOND)
+    restart(world, SECOND)
+    world.pass_time(20 * SECOND)
+    release(world)
+    assert (outcomes(world, "task:2"), outcomes(world, "task:1")) == (["succeeded"], ["lost"])
+
+
+def test_what_was_lost_often_is_bounded(world: World) -> None:
+    """P2: of many losses those of which less is known stand for the others, whichever is longer."""
+    for number in range(MOST_ABSENCES + 4):
+        submit(world, new_task(world, in_=10 * SECOND, pool="small"))
+        if not number:
+            hold(world)
+        # Each is shorter than the one before, and of more tasks.
+        _lose_records(world, HOUR - 2 * number * MINUTE)
+    known = [each for each in absences(world) if each.scale is Scale.WALL]
+    lost = [each for each in known if each.outcome is Outcome.LOST]
+    assert len(lost) == MOST_ABSENCES
+    assert max(each.last_task_id or 0 for each in lost) == MOST_ABSENCES + 4
+    submit(world, new_task(world, in_=10 * SECOND, pool="small"))
+    world.pass_time(2 * HOUR)
+    release(world)
+    world.pass_time(60 * SECOND)
+    numbers = range(1, MOST_ABSENCES + 5)
+    assert [outcomes(world, f"task:{number}") for number in numbers] == [["lost"]] * len(numbers)
+    assert outcomes(world, f"task:{MOST_ABSENCES + 5}") == ["succeeded"]
 
 
 def test_frozen(world: World) -> None:

@@ -621,6 +621,7 @@ def test_lost_tasks_leave_a_gap_and_their_ids(
     again = open_journaled(copy)
     assert max(_tasks(again)) == 20
     assert again.gap == Gap(NOW, 2, "boot")
+    assert again.last_task_id == 22
     assert "hand them in again" in again.troubles[0]
     assert hand_in(again, new_task()) == [23]
 
