@@ -200,6 +200,7 @@ class Service:
             # First: a signal that comes during the start is heeded after it.
             caught = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
             stack.enter_context(self._inbox.catching(caught, self._signalled))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))  # see cli.main
             with collecting_later():
                 reading = self._reading or Reading(self._options.places.crontab, ERRANDS.start)
                 self._crontab = reading.result()

@@ -19,9 +19,9 @@ import sys
 def main() -> None:
     """Run the program ``pycron`` with the arguments of this process, and exit."""
     if sys.argv[1:2] == ["run"]:
-        # A hangup means "read the crontab again", also to a daemon that has hardly begun; what
-        # ignores it is inherited by the service, which sets its own handler.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # A hangup means "read the crontab again", also to a daemon that has hardly begun: it is
+        # kept until the service, which inherits that, has its own handler.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             # An interrupt ends what has not begun. As a KeyboardInterrupt it can be lost: in a
             # callback of the import system, or with this program when the service takes its place.

@@ -41,6 +41,20 @@ def _jobs_in_force(daemon: Daemon) -> set[str]:
     return {job["job"] for job in json.loads(daemon.cli("list", "--json").stdout)}
 
 
+KNOCK = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+os.kill(os.getpid(), signal.SIGHUP)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_signal_that_comes_before_all_else(daemon: Daemon) -> None:
+    """P8: whoever has changed the crontab meanwhile must not wait for a reload that never comes."""
+    log = daemon.start(_version(1), under=(sys.executable, "-c", KNOCK))
+    log.wait("crontab reloaded")
+
+
 @pytest.mark.parametrize("way", ["HUP", "command"])
 def test_job_that_is_earlier_than_the_next(daemon: Daemon, way: str) -> None:
     """A job that a reload adds runs before the one that was waited for (P4)."""
