@@ -96,6 +96,8 @@ class _Entry:
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
+        if sys.stdin is None:
+            raise UsageError("standard input is closed")
         yield sys.stdin.buffer
         return
     try:

@@ -202,7 +202,8 @@ class Handlers:
         try:
             from crond_py.control.submissions import Intake  # noqa: PLC0415
         except (OSError, ImportError) as error:  # no descriptor is left, to this or another thread
-            message = f"what reads tasks cannot be loaded now ({error}); try again"
+            why = error.strerror if isinstance(error, OSError) else "another client is at it"
+            message = f"what reads tasks cannot be loaded now ({why}); try again"
             raise RequestRefusedError(message) from None
         crontab = self._service.crontab
         intake = self._intake

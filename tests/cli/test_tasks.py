@@ -464,6 +464,18 @@ def test_a_pipe_whose_reads_do_not_wait_is_waited_for(
     assert [asked[1] for asked in engine.asked] == [1, 1]
 
 
+def test_standard_input_may_be_closed(env: dict[str, str]) -> None:
+    """It is said, as of a file that cannot be read."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *PYCRON, "submit", "-"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "pycron: standard input is closed\n")
+
+
 def test_a_key_that_is_there_twice_is_a_fault(env: dict[str, str], engine: FakeEngine) -> None:
     """As in the crontab: nobody can tell which was meant."""
     done = submit('{"command": "a", "in": "1m", "in": "1h"}\n', env=env, check=2)
