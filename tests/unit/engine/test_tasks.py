@@ -726,6 +726,34 @@ def _lose_records(world: World, ahead: timedelta) -> None:
 
 
 @pytest.mark.parametrize("scale", Scale)
+def test_what_is_lost_was_not_merely_missed(world: World, scale: Scale) -> None:
+    """P2: what may have run is not made up for, though it came due while pycron was not there."""
+    submit(world, new_task(world, in_=10 * SECOND, pool="small", scale=scale))
+    hold(world)
+    restart(world, 60 * SECOND)  # it may have been put back then, for a while
+    _lose_records(world, timedelta(0))
+    release(world)
+    world.pass_time(10 * SECOND)
+    assert (outcomes(world, "task:1"), world.machine.trees) == (["lost"], [])
+
+
+def test_what_is_lost_is_known_from_the_start_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: a power cut that spoils the mark takes nothing of what a start has learned by it."""
+    submit(world, new_task(world, in_=10 * SECOND))
+    world.kill_daemon()
+    world.ledger._gap = Gap(world.clock.now() + MINUTE, 1, "boot1")
+    world.boot_daemon()
+    monkeypatch.setattr(world.random, "randint", lambda least, _most: least)  # all that it can take
+    world.kill_daemon(power_cut=True)
+    assert world.ledger.gap is None
+    world.boot_daemon()
+    world.pass_time(20 * SECOND)
+    assert (outcomes(world, "task:1"), world.machine.trees) == (["lost"], [])
+
+
+@pytest.mark.parametrize("scale", Scale)
 @pytest.mark.parametrize("is_set_back", [False, True])
 def test_what_was_handed_in_later_cannot_be_lost(
     world: World, scale: Scale, *, is_set_back: bool
