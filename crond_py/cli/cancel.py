@@ -21,7 +21,14 @@ from crond_py.control.protocol import CancelJob, CancelRun, CancelTask
 from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.view import Cancelled
-from crond_py.errors import LedgerError, PycronError, UnknownNameError
+from crond_py.errors import (
+    CrowdedError,
+    LedgerError,
+    PycronError,
+    RequestRefusedError,
+    UnknownNameError,
+    UsageError,
+)
 from crond_py.model import Outcome, Run, State, task_id_of, task_job
 from crond_py.places import Places
 from crond_py.ports import RunQuery
@@ -44,17 +51,23 @@ class NothingToEndError(PycronError):
     """A job that is named has no run without an outcome."""
 
 
+_ANSWERS: Final = (UsageError, LedgerError, RequestRefusedError, NothingToEndError)
+"""What is wrong with one thing that is asked for, and says nothing of the next."""
+
+
 @dataclass(frozen=True, slots=True)
 class _End:
     """What has become of a run that was cancelled; ``run`` None: it was still ending.
 
     ``left`` says what of its tree could not be ended. What of a task was still to come has no run.
+    Where ``is_seen`` is False the daemon could not say what has become of it.
     """
 
     item: Cancelled
     run: Run | None
     waited: timedelta
     left: str = ""
+    is_seen: bool = True
 
     @property
     def is_over(self) -> bool:
@@ -99,20 +112,19 @@ def command(
     places = places_of(crontab, state_dir)
     with Conversation(places.socket) as conversation:
         cancelled, errors = _cancel_all(conversation, targets, places)
-        watch = Watch.begin()
         if errors and not cancelled:
             if as_json and isinstance(errors[0], NothingToEndError):
                 say.out_json([])
             raise errors[0]
         try:
-            ends = [
-                _wait(conversation, item, patience, watch, is_brief=not wait) for item in cancelled
-            ]
+            ends, unseen = _wait_for_all(
+                conversation if _can_go_on(errors) else None, cancelled, patience, is_brief=not wait
+            )
         except KeyboardInterrupt:
             say.note("not waiting any more; the cancel goes on")
             raise
     _tell(ends, is_wanted=wait, as_json=as_json)
-    if errors:
+    if errors := errors + unseen:
         raise typer.Exit(errors[0].exit_code)
     if wait and not all(end.is_over for end in ends):
         raise typer.Exit(PycronError.exit_code)
@@ -121,16 +133,18 @@ def command(
 def _cancel_all(
     conversation: Conversation, targets: Sequence[str], places: Places
 ) -> tuple[list[Cancelled], list[PycronError]]:
-    """Cancel what is named, and return what that did and what was wrong with a name.
+    """Cancel what is named, and return what that did and what went wrong.
 
     Of that all but the first is told at once, or all of it where something was cancelled.
     """
     cancelled: list[Cancelled] = []
     errors: list[PycronError] = []
-    for target in targets:
+    left = list(targets)
+    while left and _can_go_on(errors):
+        target = left.pop(0)
         try:
             found = _cancel(conversation, target, places)
-        except UnknownNameError as error:
+        except PycronError as error:
             errors.append(error)
             continue
         cancelled += found
@@ -138,7 +152,16 @@ def _cancel_all(
             errors.append(NothingToEndError(f"job {target} has no run that could be ended"))
     for each in errors if cancelled else errors[1:]:
         say.note(str(each))
+    if left:
+        say.note(f"nothing was tried for {', '.join(left)}")
     return cancelled, errors
+
+
+def _can_go_on(errors: Sequence[PycronError]) -> bool:
+    """Tell whether the daemon may still be asked after these errors."""
+    return all(
+        isinstance(error, _ANSWERS) and not isinstance(error, CrowdedError) for error in errors
+    )
 
 
 def _cancel(conversation: Conversation, target: str, places: Places) -> Sequence[Cancelled]:
@@ -178,8 +201,33 @@ def _is_open_task(number: int, places: Places) -> bool:
     return False  # nobody can say
 
 
+def _wait_for_all(
+    conversation: Conversation | None,
+    cancelled: Sequence[Cancelled],
+    patience: timedelta | None,
+    *,
+    is_brief: bool,
+) -> tuple[list[_End], list[PycronError]]:
+    """Wait for what was cancelled, as far as the daemon can be asked (None: it cannot).
+
+    Return the ends and the errors that kept one from being seen, which are told.
+    """
+    watch = Watch.begin()
+    ends: list[_End] = []
+    errors: list[PycronError] = []
+    for item in cancelled:
+        try:
+            heard = conversation if _can_go_on(errors) else None
+            ends.append(_wait(heard, item, patience, watch, is_brief=is_brief))
+        except PycronError as error:
+            say.note(str(error))
+            errors.append(error)
+            ends.append(_End(item, None, watch.elapsed(), is_seen=False))
+    return ends, errors
+
+
 def _wait(
-    conversation: Conversation,
+    conversation: Conversation | None,
     item: Cancelled,
     patience: timedelta | None,
     watch: Watch,
@@ -189,6 +237,8 @@ def _wait(
     """Wait for what a run has become; ``is_brief``: only where that takes no time."""
     if not item.run_id or (is_brief and item.ending):
         return _End(item, None, watch.elapsed())
+    if conversation is None:
+        return _End(item, None, watch.elapsed(), is_seen=False)
     limit = item.kill_after + _AFTER_KILL if patience is None else patience
     run = wait_for(conversation, item.run_id, limit, watch)
     return _End(item, run, watch.elapsed(), _left(run) if run else "")
@@ -233,6 +283,8 @@ def _became(end: _End, *, is_wanted: bool) -> str:
 
 def _still_ending(end: _End) -> str:
     """Say of a tree that goes on what is still to come."""
+    if not end.is_seen:
+        return "told to end; whether it has is not known"
     rest = end.item.kill_after - end.waited
     if rest > timedelta(0):
         return f"still ending after {span_text(end.waited)}: it has not heeded SIGTERM{_kill(rest)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import threading
 from contextlib import closing
@@ -23,11 +24,13 @@ from crond_py.control.protocol import (
     Request,
     Waited,
     WaitRun,
+    reply_line,
 )
 from crond_py.engine.view import Cancelled
-from crond_py.errors import EndedAlreadyError, UnknownNameError
+from crond_py.errors import EndedAlreadyError, LedgerError, UnknownNameError
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cause, Outcome, Run, State
+from crond_py.places import control_socket
 from crond_py.ports import SetTask
 from tests.cli.program import PYCRON, environment, on_terminal, pycron, without_colour
 from tests.cli.running import serving
@@ -289,3 +292,94 @@ def test_several_at_once(env: dict[str, str]) -> None:
             "pycron: there is no task 8",
         ]
         assert pycron("cancel", "task:2", "task:1", env=env).stderr == ""
+
+
+# --- a daemon that fails on the way ---------------------------------------------------------------
+
+
+def pending(task: int) -> Cancelled:
+    """Return what was to come of a task."""
+    return Cancelled(0, f"task:{task}", "pending", ending=False)
+
+
+def test_what_was_cancelled_before_an_error_is_told_and_waited_for(env: dict[str, str]) -> None:
+    """P6: an error of one leaves the others to be cancelled; the exit code is that of the first."""
+    waited: list[int] = []
+
+    def answer(request: Request[Any], _peer: Peer) -> object:
+        match request:
+            case CancelTask(1):
+                return CancelList((pending(1), replace(RUNNING, job="task:1")))
+            case CancelTask(2):
+                raise LedgerError("the ledger is locked")
+            case CancelTask(3):
+                raise UnknownNameError("there is no task 3")
+            case CancelTask(number):
+                return CancelList((pending(number),))
+            case WaitRun(run_id):
+                waited.append(run_id)
+                return Waited(replace(ENDED, job="task:1"))
+        raise TypeError(request)
+
+    with serving(env, answer):
+        done = pycron("cancel", "task:1", "task:2", "task:3", "task:4", env=env, check=1)
+    assert done.stderr == "pycron: the ledger is locked\npycron: there is no task 3\n"
+    assert done.stdout.splitlines() == [
+        "task:1: cancelled, nothing more of it is to come",
+        "run 7 of task:1: cancelled, all its processes have ended",
+        "task:4: cancelled, nothing more of it is to come",
+    ]
+    assert waited == [7]
+
+
+def test_a_daemon_that_goes_while_it_cancels(env: dict[str, str]) -> None:
+    """P6: what it was told to end is said, and what it was not told; nothing is asked any more."""
+    first = CancelList((pending(1), replace(RUNNING, job="task:1")))
+    done = answered_once(env, first, "cancel", "task:1", "task:2", "task:3", check=3)
+    assert done.stdout == "task:1: cancelled, nothing more of it is to come\n"
+    assert done.stderr.splitlines() == [
+        "pycron: the daemon has gone without an answer",
+        "pycron: nothing was tried for task:3",
+        "pycron: run 7 of task:1: told to end; whether it has is not known",
+    ]
+
+
+def test_a_daemon_that_goes_while_an_end_is_waited_for(env: dict[str, str]) -> None:
+    """P6: what it was told to end is said, in JSON, too."""
+    first = CancelList((RUNNING, replace(RUNNING, run_id=8)))
+    done = answered_once(env, first, "cancel", "backup", check=3)
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "pycron: the daemon has gone without an answer",
+        "pycron: run 7 of backup: told to end; whether it has is not known",
+        "pycron: run 8 of backup: told to end; whether it has is not known",
+    ]
+    done = answered_once(env, first, "cancel", "backup", "--json", check=3)
+    records = json.loads(done.stdout)
+    assert [(record["run"], record["ended"]) for record in records] == [(7, False), (8, False)]
+
+
+def answered_once(
+    env: dict[str, str], answer: CancelList, *arguments: str, check: int
+) -> subprocess.CompletedProcess[str]:
+    """Run a command whose daemon gives one answer, and is gone at the next request."""
+    path = control_socket(Path(env["PYCRON_STATE_DIR"]))
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rwb", buffering=0) as lines:
+                lines.readline()
+                lines.write(reply_line(answer))
+                lines.readline()
+            listener.close()
+
+        daemon = threading.Thread(target=serve)
+        daemon.start()
+        done = pycron(*arguments, env=env, check=check)
+        daemon.join()
+    return done
