@@ -235,8 +235,9 @@ class Client:
         """Yield the tasks of which something is still to come, the first due first.
 
         With ``is_open`` False, those of which nothing is, and with None all of them, the newest
-        first. However many they are, a page of them at a time is in memory. Each comes once, also
-        where the daemon moves it on meanwhile.
+        first. However many they are, a page of them at a time is in memory, and, where the first
+        due come first, the numbers of those that repeat. Each comes once, also where the daemon
+        moves it on meanwhile.
         """
         with self._reading() as ledger:
             offset = steady_offset(ledger)
@@ -308,7 +309,8 @@ def _settings(definition: str) -> dict[str, Any]:
 def all_tasks(ledger: LedgerReader, query: TaskQuery) -> Iterator[Task]:
     """Yield the tasks of a query, of any number, a page of them at a time.
 
-    Each comes once, as its page has it, also one that is due again later meanwhile.
+    Each comes once, as its page has it, also one that is due again later meanwhile. For that the
+    numbers of those that repeat are kept in a list of open ones: any of them may be moved on.
     """
     left = query.limit
     met: set[int] = set()  # those that may come again further on
