@@ -10,6 +10,9 @@ was forgotten) is looked up in the ledger when it is needed, each second until t
 cycle that cannot be completed any more, since what became of some run is known to nobody or a
 reload lets it not come, is skipped: every cycle has its row. What is no part of a cycle that a run
 by hand has begun, in the middle of a chain, counts by its newest run (``by_hand``).
+
+A cycle that is open at a reload goes by what its job waits for from then on. One that has its row
+is not decided again by that: its claim would be refused, but another run might be replaced first.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from functools import partial
 from graphlib import TopologicalSorter
 
 from crond_py.crontab.model import AfterTrigger
+from crond_py.dataclass import dataclass
 from crond_py.engine import by_hand
 from crond_py.engine.admission import Admitter
 from crond_py.engine.cycles import Cycle, Join
@@ -54,13 +58,17 @@ class Chains:
         self._ledger = ledger
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, Join] = {}
+        self._heads: dict[str, str | None] = {}
+        self._changed: deque[_Changed] = deque()
+        self._in_force_since = parts.timekeeper.now()
         self._news: deque[Conclusion] = deque()
         self._is_at_it = False
         self._again: Timer | None = None
         self._is_unread = False
 
     def set_jobs(self, states: Iterable[JobState]) -> None:
-        """Take the jobs of a crontab."""
+        """Take the jobs of a crontab; after a reload ``look_again`` sees to the open cycles."""
+        self._in_force_since = self._parts.timekeeper.now()
         self._followers.clear()
         joins, self._joins = self._joins, {}
         after = {
@@ -68,39 +76,72 @@ class Chains:
             for state in states
             if isinstance(state.job.trigger, AfterTrigger) and not state.is_removed
         }
-        heads = _heads(after)
+        heads, self._heads = self._heads, _heads(after)
         for name, trigger in after.items():
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
             if len(trigger.conditions) > 1:
-                has_one_head = heads[name] is not None
+                has_one_head = self._heads[name] is not None
                 join = joins.get(name)
                 if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
                     join = Join(trigger, has_one_head)
                 self._joins[name] = join
         for names in self._followers.values():  # they have their turn in this order
             names.sort(key=lambda name: -self._register.states[name].job.priority)
-        changed = {name: join for name, join in joins.items() if self._joins.get(name) is not join}
-        if changed:
-            with self.collecting():
-                for name, join in changed.items():
-                    self._carry_over(name, join)
+        for name, join in joins.items():
+            if self._joins.get(name) is not join:
+                self._changed.append(_Changed(name, join, heads[name]))
 
-    def _carry_over(self, name: str, join: Join) -> None:
+    def _carry_over_all(self) -> bool:
+        """See to what reloads have left open; False where the ledger cannot be read."""
+        with self.collecting():
+            while self._changed:
+                try:
+                    self._carry_over(self._changed[0])
+                except LedgerError as error:
+                    self._not_read(self._changed[0].name, error)
+                    return False
+                self._changed.popleft()
+        return True
+
+    def _carry_over(self, changed: _Changed) -> None:
         """See to the open cycles of a job that waits for others, or in another way, by now."""
-        state = self._register.states.get(name)
+        state = self._register.states.get(changed.name)
         if state is None or not state.is_live:
             return  # only occurrences of enabled jobs are accounted for
-        trigger = state.job.trigger
-        conditions = trigger.conditions if isinstance(trigger, AfterTrigger) else {}
-        for (due, _), cycle in join.cycles.items():
+        for (due, _), cycle in changed.join.cycles.items():
             if cycle.is_decided:
                 continue
-            known = [job for job in cycle.outcomes if job in conditions]
-            for job in known:
-                self._follow(name, Conclusion(job, cycle.eras[job], due, cycle.outcomes[job]))
-            if not known:
+            ended = self._ended(state, changed, cycle, due)
+            cycle.is_decided = True  # here: it may be an open one of those that wait by now
+            for news in ended or ():
+                self._follow(changed.name, news)
+            if ended == [] and not self._has_row(state, cycle.era, due):
                 self._skip(state, cycle.era, due, NOT_FOLLOWED)
+
+    def _ended(
+        self, state: JobState, changed: _Changed, cycle: Cycle, due: datetime
+    ) -> list[Conclusion] | None:
+        """Return how those have ended in a cycle that its job waits for by now.
+
+        None: none that is known of, but some are to come.
+        """
+        trigger = state.job.trigger
+        if not isinstance(trigger, AfterTrigger):
+            return []
+        known = list(_conclusions(cycle, due))
+        if ended := [each for each in known if each.job in trigger.conditions]:
+            return ended
+        # Runs of a cycle that begins with another job may have another era.
+        head = self._heads.get(changed.name)
+        join = Join(trigger, has_one_head=head is not None and head == changed.head)
+        if self.pending(join.upstreams, known[0], join):
+            return None
+        for name in join.upstreams:
+            run = max(self._rows(name, known[0], join), key=lambda run: run.era, default=None)
+            if run is not None and run.outcome is not None:
+                ended.append(Conclusion(name, run.era, due, run.outcome))
+        return ended
 
     def look_again(self) -> None:
         """See to it that each open cycle waits for something that will come, also by now.
@@ -110,17 +151,16 @@ class Chains:
         if self._again is not None:
             self._parts.timers.cancel(self._again)
             self._again = None
+        if not self._carry_over_all():
+            return
         for name, join in list(self._joins.items()):
             if not self._register.states[name].is_live:
                 join.cycles.clear()  # only occurrences of enabled jobs are accounted for
         for name, join in list(self._joins.items()):
             for (due, _), cycle in list(join.cycles.items()):
                 cycle.is_looked_at = False
-                job = next(iter(cycle.outcomes), None)
-                if job is None:
-                    continue
-                news = Conclusion(job, cycle.eras[job], due, cycle.outcomes[job])
-                if not self._complete(name, news):
+                news = next(_conclusions(cycle, due), None)
+                if news is not None and not self._complete(name, news):
                     return
 
     def is_due(self, job: str, due: datetime) -> bool:
@@ -211,18 +251,19 @@ class Chains:
         if cycle.is_decided:
             return False
         gap = self._ledger.gap
-        if gap is not None and news.due <= gap.until:
-            cycle.is_decided = True
-            reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
-            self._skip(state, cycle.era, news.due, reason)
-            return False
+        is_forgotten = gap is not None and news.due <= gap.until
         condition = trigger.conditions[news.job]
         missing = len(trigger.conditions) - len(cycle.outcomes)
         follow = judge_upstream(condition, cycle.outcomes[news.job], missing)
-        if follow is Follow.WAIT:
+        if follow is Follow.WAIT and not is_forgotten:
             return True
         cycle.is_decided = True
-        if follow is Follow.RUN:
+        if self._has_row(state, cycle.era, news.due):
+            return False
+        if is_forgotten:
+            reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
+            self._skip(state, cycle.era, news.due, reason)
+        elif follow is Follow.RUN:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
             # What waits for a failure is skipped whenever all is well.
@@ -230,6 +271,27 @@ class Chains:
             why = _why_not(news, condition) + of_which
             self._skip(state, cycle.era, news.due, why, level=level)
         return False
+
+    def _has_row(self, state: JobState, era: int, due: datetime) -> bool:
+        """Whether a run of a cycle has been made or skipped, as the job waited for others before.
+
+        That is asked only of cycles that are older than the crontab in force. Where the ledger
+        cannot be read it is taken for new: if it is not, its claim is refused.
+        """
+        if self._in_force_since < due <= self._parts.timekeeper.now():
+            return False
+        job = state.job.name
+        is_open = any(active.run.era == era for active in state.open_at(due))
+        if is_open or self._parts.outbox.has_claim(job, era, due):
+            return True
+        if self._again is not None:
+            return False
+        try:
+            runs = self._ledger.runs(RunQuery(job=job, since=due, until=due + TICK, limit=10))
+        except LedgerError as error:
+            self._not_read(job, error)
+            return False
+        return any((run.era, run.due) == (era, due) for run in runs)
 
     # --- what is not known in memory ------------------------------------------------------
 
@@ -250,19 +312,24 @@ class Chains:
             if unknown := self._not_to_come(cycle, news, join):
                 self._look_up_all(unknown, state, join, cycle, news)
         except LedgerError as error:
-            # It stays open, and is looked at again soon.
-            level = logging.DEBUG if self._is_unread else logging.WARNING
-            message = "what a job waits for cannot be looked up"
-            log.log(level, message, extra=fields(job=name, due=news.due, reason=str(error)))
-            at_ns = self._parts.timekeeper.after(AGAIN)
-            self._again = self._parts.timers.call_at(at_ns, CyclesDue())
+            self._not_read(name, error)  # it stays open
             is_read = False
         else:
             is_read = True
-        self._is_unread = not is_read
+            self._is_unread = False
         if cycle.outcomes.keys() == join.trigger.conditions.keys():
             del join.cycles[join.key(news.due, news.era)]
         return is_read
+
+    def _not_read(self, name: str, error: LedgerError) -> None:
+        """Look again soon, as the ledger cannot be read now."""
+        level = logging.DEBUG if self._is_unread else logging.WARNING
+        message = "what a job waits for cannot be looked up"
+        log.log(level, message, extra=fields(job=name, reason=str(error)))
+        self._is_unread = True
+        if self._again is None:
+            at_ns = self._parts.timekeeper.after(AGAIN)
+            self._again = self._parts.timers.call_at(at_ns, CyclesDue())
 
     def _look_up_all(
         self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion
@@ -452,6 +519,15 @@ class Chains:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A job that waited for several others until a reload, and the one its cycles began with."""
+
+    name: str
+    join: Join
+    head: str | None
+
+
 _PASSIVE = frozenset({Outcome.SKIPPED, Outcome.MISSED, Outcome.CANCELLED, Outcome.LOST})
 """Outcomes that are something done to a run: it "was skipped", but "has failed"."""
 
@@ -460,6 +536,12 @@ def _why_not(news: Conclusion, condition: Condition) -> str:
     code = "upstream_failed" if condition is not Condition.FAILURE else "upstream_not_failed"
     verb = "was" if news.outcome in _PASSIVE else "has"
     return f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
+
+
+def _conclusions(cycle: Cycle, due: datetime) -> Iterator[Conclusion]:
+    """Yield what is known of a cycle, as it was told."""
+    for job, outcome in cycle.outcomes.items():
+        yield Conclusion(job, cycle.eras[job], due, outcome)
 
 
 def _above(state: JobState) -> Collection[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
 from crond_py.errors import LedgerError
@@ -28,6 +29,7 @@ class Outbox:
         self._effects: list[Effect] = []
         self._urgent: list[Effect] = []
         self._ready: deque[Effect] = deque()
+        self._claimed: set[tuple[str, int, datetime]] = set()
         self._is_durable = False
 
     @property
@@ -50,7 +52,12 @@ class Outbox:
         """Enter a run; ``then`` gets its id once that is durable, None if it was refused."""
         self._writes.append(claim)
         self._takers.append(then)
+        self._claimed.add((claim.job, claim.era, claim.due))
         self._is_durable = True
+
+    def has_claim(self, job: str, era: int, due: datetime) -> bool:
+        """Whether the run of an occurrence waits to be written."""
+        return (job, era, due) in self._claimed
 
     def write(self, *writes: Write, durable: bool = False) -> None:
         """Write something that a restart could find out by itself, unless ``durable``."""
@@ -91,6 +98,7 @@ class Outbox:
             self._ready.extend(map(partial, self._takers, ids))
             self._ready.extend([*self._effects, *self._urgent])
             self._writes, self._takers, self._effects, self._urgent = [], [], [], []
+            self._claimed.clear()
             self._is_durable = False
             self._act()
 

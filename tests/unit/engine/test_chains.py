@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NoReturn
 
 import pytest
 
@@ -734,7 +735,8 @@ def test_a_cycle_that_cannot_be_looked_up_is_left_until_it_can(
         (("short",), "succeeded", ""),
         (("short", "follower"), "succeeded", ""),
         (("short", "renamed"), "skipped", "upstream_unknown: nobody knows what became of renamed"),
-        (("follower",), "skipped", "upstream_unknown: it does not follow any more what it waited"),
+        (("follower",), "succeeded", ""),
+        (("later",), "skipped", "upstream_unknown: it does not follow any more what it waited"),
     ],
     ids=lambda each: "-".join(each) if isinstance(each, tuple) else "",
 )
@@ -743,7 +745,8 @@ def test_a_reload_changes_what_is_waited_for(
 ) -> None:
     """P1: an open cycle has its row, by what its job follows now, and so has what follows that."""
     long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
-    jobs = [short, after("follower", "short"), after("last", end="any")]
+    later = replace(HEAD, name="later", trigger=CronTrigger(("30 * * * *",)))
+    jobs = [short, later, after("follower", "short"), after("last", end="any")]
     world = machine_with(*jobs, long, after("end", "long", "short"))
     behave(world, long=Behaviour(lasts=(60 * SECOND,), exits=(OK,)))
     to_the_hour(world, 10 * SECOND)
@@ -766,3 +769,233 @@ def test_a_reload_gives_a_schedule_to_what_waited(machine_with: MachineWith) -> 
     world.pass_time(120 * SECOND)
     (end,) = rows(world, "end")
     assert end.reason.startswith("upstream_unknown: it does not follow any more")
+
+
+# --- a reload in the middle of a cycle ------------------------------------------------------------
+
+SIDES = tuple(replace(HEAD, name=name) for name in "abd")
+
+
+def _follows(*upstreams: str) -> tuple[Job, ...]:
+    """Return two heads and one more, what follows some of them, and what follows that."""
+    follower = replace(after("c", *upstreams), overlap=Overlap.REPLACE)
+    return *SIDES, follower, replace(after("last", c="any"), overlap=Overlap.REPLACE)
+
+
+def _failing(*_: object, **__: object) -> NoReturn:
+    raise LedgerError("the disk has gone")
+
+
+def _put_in_force(world: World, *jobs: Job, restarts: bool) -> None:
+    """Let other jobs be in force by a reload, or from a restart on."""
+    if restarts:
+        world.kill_daemon()
+        world.jobs = {job.name: job for job in jobs}
+        world.boot_daemon()
+    else:
+        reload(world, *jobs)
+
+
+@pytest.mark.parametrize("upstreams", ["a", "ad"])
+def test_a_reload_leaves_to_come_what_is_waited_for(
+    machine_with: MachineWith, upstreams: str
+) -> None:
+    """P1: a cycle of which nothing has ended that its job follows now waits for what runs yet."""
+    world = machine_with(*_follows("a", "b"))
+    for name in "ad":
+        behave(world, **{name: Behaviour(lasts=(10 * MINUTE,))})
+    to_the_hour(world, MINUTE)
+    assert (outcomes(world, "b"), rows(world, "c")) == (["succeeded"], [])
+    reload(world, *_follows(*upstreams))
+    world.pass_time(SECOND)
+    assert rows(world, "c") == []
+    world.pass_time(10 * MINUTE)
+    assert outcomes(world, "c") == outcomes(world, "last") == ["succeeded"]
+
+
+def test_a_reload_leaves_to_come_what_has_failed(machine_with: MachineWith) -> None:
+    """P1: and the cycle has one row, which what follows that sees once."""
+    world = machine_with(*_follows("a", "b"))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,), exits=(BAD,)))
+    behave(world, last=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    reload(world, *_follows("a"))
+    world.pass_time(10 * MINUTE)
+    assert [run.reason for run in rows(world, "c")] == ["upstream_failed: a has failed"]
+    world.pass_time(20 * MINUTE)
+    assert outcomes(world, "last") == ["succeeded"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_cycle_that_has_its_run_gets_no_other(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P2: what its job follows only now ends later, and replaces no run of the same cycle."""
+    world = machine_with(*_follows("b"))
+    world.machine.tells_exits = True
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)), c=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "c") == ["running"]
+    _put_in_force(world, *_follows("a"), restarts=restarts)
+    world.pass_time(25 * MINUTE)
+    assert outcomes(world, "a") == outcomes(world, "c") == ["succeeded"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("upstreams", ["a", "ad"])
+@pytest.mark.parametrize("exit_", [OK, BAD])
+def test_a_cycle_that_was_skipped_is_not_decided_again(
+    machine_with: MachineWith, upstreams: str, exit_: Exit, *, restarts: bool
+) -> None:
+    """P2: nothing is replaced, whatever becomes of what its job follows now."""
+    world = machine_with(*_follows("a", "b"))
+    world.machine.tells_exits = True
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,), exits=(exit_,)), b=Behaviour(exits=(BAD,)))
+    behave(world, c=Behaviour(lasts=(30 * MINUTE,)), last=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    assert (outcomes(world, "c"), outcomes(world, "last")) == (["skipped"], ["running"])
+    ask(world, "trigger", "c")
+    world.pass_time(SECOND)
+    _put_in_force(world, *_follows(*upstreams), restarts=restarts)
+    world.pass_time(25 * MINUTE)
+    assert outcomes(world, "c") == ["skipped", "running"]
+    assert outcomes(world, "last") == ["succeeded"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_has_ended_in_a_cycle_is_not_begun_again(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P2: a run of another cycle is not replaced for it."""
+    world = machine_with(*_follows("b"))
+    world.machine.tells_exits = True
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    behave(world, c=Behaviour(lasts=(20 * MINUTE,)))
+    ask(world, "trigger", "c")
+    world.pass_time(SECOND)
+    _put_in_force(world, *_follows("a"), restarts=restarts)
+    world.pass_time(25 * MINUTE)
+    assert outcomes(world, "c") == ["succeeded", "succeeded"]
+
+
+def test_a_skip_that_is_not_written_yet_is_known(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: a cycle is decided also where the ledger could not take its row."""
+    world = machine_with(*_follows("a", "b"))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)), c=Behaviour(lasts=(30 * MINUTE,)))
+    behave(world, b=Behaviour(lasts=(10 * SECOND,), exits=(BAD,)))
+    to_the_hour(world, SECOND)
+    ask(world, "trigger", "c")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "write", _failing)
+        world.pass_time(MINUTE)
+        reload(world, *_follows("a"))
+        world.pass_time(10 * MINUTE)
+        assert outcomes(world, "c") == ["running"]
+    world.pass_time(25 * MINUTE)
+    assert outcomes(world, "c") == ["skipped", "succeeded"]
+
+
+def test_a_run_is_known_while_the_ledger_cannot_be_read(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2, P8: it is in memory that a cycle has a run which has not ended."""
+    world = machine_with(*_follows("b"))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)), c=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    reload(world, *_follows("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", _failing)
+        world.pass_time(10 * MINUTE)
+    world.pass_time(15 * MINUTE)
+    assert outcomes(world, "c") == ["succeeded"]
+
+
+def test_a_decided_cycle_is_not_carried_over(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: not even where the ledger cannot say that it has its row."""
+    world = machine_with(*_follows("a", "b"))
+    behave(world, a=Behaviour(lasts=(40 * MINUTE,)), b=Behaviour(exits=(BAD,)))
+    to_the_hour(world, MINUTE)
+    behave(world, last=Behaviour(lasts=(20 * MINUTE,)))
+    ask(world, "trigger", "last")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", _failing)
+        reload(world, *_follows("b"))
+        world.pass_time(SECOND)
+    world.pass_time(25 * MINUTE)
+    assert outcomes(world, "c") == ["skipped"]
+    assert outcomes(world, "last") == ["succeeded", "succeeded"]
+
+
+def test_what_was_skipped_before_a_restart_is_not_skipped_again(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P2: nor is that said, where it is seen only after a reload that the cycle has its row."""
+    later = replace(HEAD, name="later", trigger=CronTrigger(("50 * * * *",)))
+    world = machine_with(*_follows("a", "b", "d"), later)
+    world.machine.tells_exits = True
+    behave(world, a=Behaviour(lasts=(20 * MINUTE,)), d=Behaviour(lasts=(10 * MINUTE,)))
+    behave(world, b=Behaviour(exits=(BAD,)))
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "c") == ["skipped"]
+    world.kill_daemon()
+    world.boot_daemon()
+    caplog.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", _failing)
+        world.pass_time(12 * MINUTE)
+        reload(world, *_follows("later"), later)
+    world.pass_time(12 * MINUTE)
+    assert "run skipped" not in caplog.messages
+    assert outcomes(world, "c") == ["skipped"]
+
+
+def test_what_is_followed_by_now_may_have_another_era(machine_with: MachineWith) -> None:
+    """P1: a head that was added since the clock was set back has another count of new times."""
+    world = machine_with(*SIDES[:2])
+    world.pass_time(12 * HOUR + MINUTE)
+    world.set_clock(-4 * HOUR)
+    reload(world, *_follows("a", "b"))
+    for name in "ad":
+        behave(world, **{name: Behaviour(lasts=(10 * MINUTE,))})
+    to_the_hour(world, MINUTE)
+    eras = [max(run.era for run in rows(world, name)) for name in "bd"]
+    assert eras[0] > eras[1]  # else this test shows nothing
+    reload(world, *_follows("d"))
+    world.pass_time(10 * MINUTE)
+    assert outcomes(world, "c") == ["succeeded"]
+
+
+def test_the_ledger_is_not_asked_of_new_cycles(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: what began under the crontab in force has not been decided under another."""
+    world = machine_with(*_follows("a", "b"))
+    asked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", asked.append)
+        to_the_hour(world, MINUTE)
+    assert asked == []
+    assert outcomes(world, "last") == ["succeeded"]
+
+
+@pytest.mark.parametrize("lasts", [2 * SECOND, 10 * MINUTE])
+def test_a_reload_while_the_ledger_cannot_be_read(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, lasts: timedelta
+) -> None:
+    """P1, P8: what an open cycle waits for by now is looked up once that can be done."""
+    jobs = (*_follows("a", "b"), after("e", "d"))
+    world = machine_with(*jobs)
+    behave(world, a=Behaviour(lasts=(20 * MINUTE,)), e=Behaviour(lasts=(lasts,)))
+    to_the_hour(world, MINUTE)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "runs", _failing)
+        reload(world, *_follows("e"), after("e", "d"))
+        world.pass_time(MINUTE)
+        assert [run for run in world.ledger._content.runs.values() if run.job == "c"] == []
+    world.pass_time(15 * MINUTE)
+    assert outcomes(world, "c") == ["succeeded"]
