@@ -79,9 +79,12 @@ class Conversation:
         if self._is_over:
             self._connect()
         self._socket.settimeout(PATIENCE.total_seconds())
-        # A daemon that refuses the connection has said why and hung up: that is read next.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(request_line(request))
+        try:
+            # A daemon that refuses the connection has said why and hung up: that is read next.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._socket.sendall(request_line(request))
+        except TimeoutError:
+            raise PycronError(self._no_answer(request, PATIENCE)) from None
 
     def receive(self, request: Request[R], patience: timedelta = PATIENCE) -> R:
         """Return the answer to ``request``, which has been sent, or raise what it says."""

@@ -644,6 +644,19 @@ def test_a_stopped_process_does_not_hang_its_client(path: Path) -> None:
             call(path, Ping(), timedelta(milliseconds=50))
 
 
+def test_a_daemon_that_does_not_read_a_request_does_not_hang_its_client(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: a request that is longer than what the kernel keeps for a stopped one is given up."""
+    path.parent.mkdir()
+    monkeypatch.setattr(client_module, "PATIENCE", timedelta(milliseconds=50))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(PycronError, match=r"has not answered within 0\.05 seconds"):
+            call(path, Trigger("x" * 10_000_000))
+
+
 def test_another_program_on_the_socket_is_noticed(path: Path) -> None:
     """A client that gets something else than an answer says so."""
     path.parent.mkdir()
