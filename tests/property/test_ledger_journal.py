@@ -310,12 +310,17 @@ class Journaled(RuleBasedStateMachine):
         self.fate.is_damaged = True
         ids = self.real.write(writes, durable=True)
         calm = self.calm
+        going_on = {run.job for run in calm.open_runs()}  # of these the ended tasks stay, too
         self.calm = MemoryLedger.holding(
             calm.identity,
             calm.open_runs(),
             calm.cursors(),
             calm.last_id,
-            tasks=calm.tasks(TaskQuery(limit=None)),
+            tasks=[
+                task
+                for task in calm.tasks(ALL_TASKS)
+                if task.ended_at is None or task.job in going_on
+            ],
             last_task_id=calm.last_task_id,
         )
         assert ids == _one_by_one(self.calm, writes)
