@@ -84,8 +84,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    """Give two runs."""
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Give two runs, whose brands are sure, whatever a test before has done."""
+    monkeypatch.setattr(BRANDING, "_has_lost_turns", False)
     made = Bench()
     yield made
     made.clean_up()
@@ -192,7 +193,6 @@ def test_a_look_asks_once_for_what_all_runs_have_in_common(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, is_alive: bool
 ) -> None:
     """P4: every start waits for it, however many runs go on and however many orphans have come."""
-    monkeypatch.setattr(BRANDING, "_has_lost_turns", False)  # by a test before
     asked: list[str] = []
     read: list[int] = []
 
