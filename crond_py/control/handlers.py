@@ -202,7 +202,7 @@ class Handlers:
         try:
             from crond_py.control.submissions import Intake  # noqa: PLC0415
         except (OSError, ImportError) as error:  # no descriptor is left, to this or another thread
-            why = error.strerror if isinstance(error, OSError) else "another client is at it"
+            why = error.strerror if isinstance(error, OSError) else "not whole"
             message = f"what reads tasks cannot be loaded now ({why}); try again"
             raise RequestRefusedError(message) from None
         crontab = self._service.crontab

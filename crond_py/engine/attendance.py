@@ -219,10 +219,17 @@ def _kind(absence: Absence) -> tuple[Scale, Outcome]:
 
 
 def _has(absence: Absence, task: Task) -> bool:
+    """Tell whether a task was due in an absence, and there: what is handed in later is due at once.
+
+    When that was is a reading of the wall clock, so only those of that scale can be told by it;
+    elapsed time that has run out before it was handed in there is none.
+    """
+    is_later = task.lane.scale is Scale.WALL and absence.until < task.submitted_at
     return (
         absence.scale is task.lane.scale
         and absence.after < task.due <= absence.until
         and (absence.last_task_id is None or task.id <= absence.last_task_id)
+        and not is_later
     )
 
 

@@ -21,7 +21,7 @@ from crond_py.engine.parts import Parts, Register, TaskJobs
 from crond_py.engine.records import ActiveRun, Conclusion, JobState
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.errors import PycronError
-from crond_py.model import Absence, Cause, Cursor, Missed, Outcome, Scale, State, Task
+from crond_py.model import Absence, Cause, Cursor, Missed, Outcome, State, Task
 from crond_py.policy import TICK, MissedRule, Occurrences, plan_missed
 from crond_py.ports import Claim
 from crond_py.schedule import Interval, OneOff
@@ -105,9 +105,6 @@ class Uptake:
         scale = task.lane.scale
         due = self._attendance.wall(scale, task.due)
         absence = self._attendance.absence(task)
-        is_wall = scale is Scale.WALL
-        if absence is not None and is_wall and absence.until < task.submitted_at:
-            absence = None  # it was handed in after that, as due at once
         now = max(now, due)  # it may be taken up a little ahead
         until = now if absence is None else min(now, self._attendance.wall(scale, absence.until))
         next_due, newest = None, due

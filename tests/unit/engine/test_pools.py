@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crond_py.crontab.model import Group, Job, Pool, StartupTrigger
+from crond_py.engine import pools
 from crond_py.engine.pools import LONGEST_WAITING_EVERY, Slots
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.engine.shares import Shares
@@ -185,13 +186,13 @@ def test_short_runs_are_shared_by_number(workers: int, seconds: float) -> None:
         crowded.play(400 * seconds / workers)
     else:
         for run in (begin(crowded.slots) for _ in range(400)):
-            assert run is not None or workers
             if run is not None:
                 crowded.started.append(run)
                 end(crowded.slots, run)
             else:
                 end(crowded.slots, crowded.started[-1])
     had = Counter(run.job.group for run in crowded.started[:400])
+    assert sum(had.values()) >= 399
     assert had["big"] / had["small"] == pytest.approx(3, rel=0.1)
 
 
@@ -266,9 +267,7 @@ def test_who_was_alone_for_long_is_not_kept_out(idle_s: int) -> None:
     crowded = Crowded(2, Group("old"), Group("new"))
     crowded.put("old", 10_000, 1.0)
     crowded.play(2_000)
-    if idle_s:
-        crowded.put("full", 1, 1.0)
-        crowded.play(idle_s)
+    crowded.play(idle_s)
     crowded.put("old", 1_000, 1.0)
     crowded.put("new", 1_000, 1.0)
     crowded.play(1)
@@ -323,11 +322,17 @@ def test_many_that_move_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -
     for number, run in enumerate(runs):
         slots.wait(run, number)
     sorts = []
-    monkeypatch.setattr(Slots, "_sort", lambda self: sorts.append(self._is_in_order))
+
+    def counted(each: object, **key: object) -> list[object]:
+        sorts.append(each)
+        return sorted(each, **key)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(pools, "sorted", counted, raising=False)
     for run in runs:
         run.job = replace(run.job, priority=1)
         slots.wait(run, 2_000)
-    assert len(sorts) == 0
+    assert slots.oldest_since_ns == 0
+    assert len(sorts) == 1
 
 
 def test_nobody_starves_behind_what_may_not_go() -> None:
