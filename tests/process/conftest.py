@@ -27,6 +27,7 @@ from crond_py.ports import (
     StartFailed,
 )
 from crond_py.runner import proctree, subreaper
+from crond_py.runner.child import Child
 from crond_py.runner.environment import command_argv
 from crond_py.runner.letgo import LetGo
 from crond_py.runner.orphans import list_children
@@ -215,3 +216,27 @@ def open_path() -> Iterator[Path]:
         path = Path(name)
         path.chmod(0o755)
         yield path
+
+
+class QuietWatch:
+    """The supervisor as the ender knows it, where nothing is found that could be under watch."""
+
+    def members_of(self, _child: Child) -> dict[int, int]:
+        """Return none."""
+        return {}
+
+    def orphans_of(self, _child: Child) -> dict[int, int]:
+        """Return none."""
+        return {}
+
+    def strays_of(self, _child: Child) -> dict[int, int]:
+        """Return none."""
+        return {}
+
+    def add_member(self, *_arguments: object) -> bool:
+        """Fail: nothing is there to be added."""
+        raise AssertionError
+
+    def linger(self, *_arguments: object) -> None:
+        """Fail: nothing is there to wait for."""
+        raise AssertionError

@@ -20,8 +20,8 @@ from crond_py.runner.ender import Ender
 from crond_py.runner.leftovers import describe_doubts, describe_elusive
 from crond_py.runner.marks import brand_for
 from crond_py.runner.orphans import Hunt, Orphans, list_children
-from crond_py.runner.proctree import Process, Snapshot
-from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness
+from crond_py.runner.proctree import Snapshot
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, QuietWatch
 
 
 @pytest.mark.parametrize("is_sure", [True, False], ids=["sure", "perhaps another's brand"])
@@ -98,22 +98,13 @@ def test_what_a_run_has_left_is_not_ended_with_another(reaping: Harness, force: 
         os.sched_yield()
 
 
-class _Watch:
+class _Watch(QuietWatch):
     """A supervisor whose child has left what has gone on whenever it is hunted, so many times."""
 
     def __init__(self, hunts: int, *, has_doubts: bool = False) -> None:
         self.hunts = hunts
         self.has_doubts = has_doubts
         self.notes: list[str] = []
-
-    def members_of(self, child: Child) -> dict[int, int]:
-        return {}
-
-    def orphans_of(self, child: Child) -> dict[int, int]:
-        return {}
-
-    def strays_of(self, child: Child) -> dict[int, int]:
-        return {}
 
     def sees_orphans(self, child: Child) -> bool:
         return True
@@ -125,12 +116,6 @@ class _Watch:
         assert kill is (child.stop is signal.SIGKILL)
         self.hunts -= 1
         return Hunt([], has_ended=self.hunts >= 0, has_doubts=self.has_doubts)
-
-    def add_member(self, child: Child, pidfd: int, process: Process) -> bool:
-        raise AssertionError(process)
-
-    def linger(self, child: Child, count: int) -> None:
-        raise AssertionError(count)
 
     def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
         assert seen is child.stop

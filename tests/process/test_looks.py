@@ -21,7 +21,7 @@ from crond_py.runner.ender import Ender
 from crond_py.runner.orphans import Hunt, Orphans, list_children
 from crond_py.runner.proctree import Snapshot
 from crond_py.runner.supervisor import Supervisor
-from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, has_ended
+from tests.process.conftest import PATIENCE_S, PROGRAMS, Harness, QuietWatch, has_ended
 from tests.support.clock import FakeClock
 
 SHORTAGE = OSError(errno.ENFILE, "planted")
@@ -214,22 +214,13 @@ def test_what_forks_away_is_hunted_though_a_look_fails(
 # --- the thread that looks ------------------------------------------------------------------------
 
 
-class _Watch:
+class _Watch(QuietWatch):
     """A supervisor that notes what is asked of it, and whose looks fail with ``fault``."""
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
         self.sees = True
         self.done: list[str] = []
-
-    def members_of(self, child: Child) -> dict[int, int]:
-        return {}
-
-    def orphans_of(self, child: Child) -> dict[int, int]:
-        return {}
-
-    def strays_of(self, child: Child) -> dict[int, int]:
-        return {}
 
     def sees_orphans(self, child: Child) -> bool:
         return self.sees
@@ -242,12 +233,6 @@ class _Watch:
     def hunt(self, child: Child, *, kill: bool) -> Hunt:
         self.done.append("hunt")
         return Hunt([], has_ended=False)
-
-    def add_member(self, *_arguments: object) -> bool:
-        raise AssertionError
-
-    def linger(self, *_arguments: object) -> None:
-        raise AssertionError
 
     def finish(self, child: Child, note: str, *, seen: signal.Signals | None) -> None:
         self.done.append(f"end{note}")

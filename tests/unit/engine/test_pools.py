@@ -277,20 +277,24 @@ def test_who_was_alone_for_long_is_not_kept_out(idle_s: int) -> None:
     assert had["old"] / had["new"] == pytest.approx(1, rel=0.1)
 
 
+def turn_of(run: ActiveRun, slots: Slots) -> int:
+    """Return at which turn a run gets a slot under a flood of high priority."""
+    for turn in range(1, 100):
+        slots.wait(waiting(f"high{turn}", 9, group="flood"), turn)
+        begun = begin(slots)
+        assert begun is not None
+        if begun is run:
+            return turn
+        end(slots, begun)
+    pytest.fail("it never got a slot")
+
+
 def test_nobody_starves() -> None:
     """P4: under a flood of higher priority, every tenth slot goes to the one that waits longest."""
     slots = Slots(Pool("p", 1), Shares(HANDS))
     low = waiting("low", priority=-1_000_000)
     slots.wait(low, 0)
-    for turn in range(1, 100):
-        slots.wait(waiting(f"high{turn}", priority=9), 0)
-        run = begin(slots)
-        assert run is not None
-        if run is low:
-            assert turn == LONGEST_WAITING_EVERY
-            return
-        end(slots, run)
-    pytest.fail("the run of low priority never got a slot")
+    assert turn_of(low, slots) == LONGEST_WAITING_EVERY
 
 
 def test_ever_new_groups_keep_nobody_out() -> None:
@@ -343,15 +347,7 @@ def test_nobody_starves_behind_what_may_not_go() -> None:
     slots.wait(waiting("kept", -10, group="full"), 0)
     low = waiting("low", -5, group="low")
     slots.wait(low, 1)
-    for turn in range(1, 100):
-        slots.wait(waiting(f"high{turn}", 9, group="flood"), turn)
-        run = begin(slots)
-        assert run is not None
-        if run is low:
-            assert turn == LONGEST_WAITING_EVERY
-            return
-        end(slots, run)
-    pytest.fail("the run of low priority never got a slot")
+    assert turn_of(low, slots) == LONGEST_WAITING_EVERY
 
 
 def test_who_waited_elsewhere_has_waited_longest() -> None:
