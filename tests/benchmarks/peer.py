@@ -26,7 +26,6 @@ from tests.benchmarks.processes import cpu_s, rss_kb, tree
 PROGRAMS = Path(__file__).parent / "programs"
 """What daemons run, and what runs libraries as daemons."""
 
-LOOK_EVERY_S = 0.02
 GRACE_S = 3.0
 LOOK_EVERY_S = 0.05
 

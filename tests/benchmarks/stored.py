@@ -2,8 +2,8 @@
 
 The same burst of tasks is started with next to nothing stored and with all of them, so that what
 is added by their number shows. Beside the rate of storing stands that of bare inserts with sqlite3
-of as many rows with one index, as durably and as many at a time, on the same disk. How long it
-takes to claim the next hundred is measured on two ledgers, with few tasks and with all, in turn.
+into a table with one index, as durably and as many at a time, on the same disk. How long it takes
+to claim the next hundred is measured on two ledgers, with few tasks and with all, in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
+from crond_py.control.protocol import MOST_TASKS
 from tests.benchmarks.jobs import LONG_AHEAD, far_away
 from tests.benchmarks.moments import CLOCK, monotonic_s, wait_until
 from tests.benchmarks.ours import PYCRON, Pycron, environment_of
@@ -34,7 +35,7 @@ SETTLE_S = 60.0
 FILE_OF = 25_000
 """How many are handed in by one call of the command."""
 BARE_MOST = 100_000
-BARE_BATCH = 500
+"""Of so many rows the rate is that of more."""
 
 
 @dataclass(slots=True)
@@ -158,8 +159,9 @@ def _bare_inserts_per_s(file: Path, count: int) -> float:
         connection.execute("CREATE TABLE tasks (id INTEGER PRIMARY KEY, due, command)")
         connection.execute("CREATE INDEX tasks_by_due ON tasks (due)")
         begin = monotonic_s()
-        for start in range(0, number, BARE_BATCH):
-            rows = [(at, f'["true", "{at}"]') for at in range(start, start + BARE_BATCH)]
+        for start in range(0, number, MOST_TASKS):
+            instants = range(start, min(start + MOST_TASKS, number))
+            rows = [(at, f'["true", "{at}"]') for at in instants]
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT INTO tasks (due, command) VALUES (?, ?)", rows)
             connection.execute("COMMIT")

@@ -16,6 +16,10 @@ from tests.benchmarks.records import Record
 OURS = "pycron"
 WIDTH = 80
 
+MOST_BUSY = 0.1
+MOST_OF_C = 1.25
+"""Beyond these, figures are those of a machine that others used, too."""
+
 Of = Callable[[str], Value]
 """A value by the name of who was measured."""
 
@@ -60,7 +64,18 @@ def beside_ours(value: Of) -> Of:
 def render(records: Iterable[Record]) -> str:
     """Return the report."""
     figures = Figures(records)
-    parts = [_machine, _starts, _kinds, _memory, _loads, _stored, _crowd, _commands, _left_out]
+    parts = [
+        _machine,
+        _lone,
+        _starts,
+        _kinds,
+        _memory,
+        _loads,
+        _stored,
+        _crowd,
+        _commands,
+        _left_out,
+    ]
     blocks = [part(figures) for part in parts]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -81,8 +96,26 @@ def _machine(figures: Figures) -> list[str]:
     )
     versions = [r for r in figures.records if r["measure"] == "version"]
     others = ", ".join(f"{r['who']} {r['version']}" for r in versions)
-    texts = [words, note] + ([f"Others: {others}."] if others else [])
+    texts = [words, note] + ([f"Others: {others}."] if others else []) + _doubts(figures)
     return [line for text in texts for line in textwrap.wrap(text, WIDTH)]
+
+
+def _doubts(figures: Figures) -> list[str]:
+    """Return what speaks against the figures, if anything does."""
+    ratios = (
+        value
+        for record in figures.records
+        for key, value in record.items()
+        if key.startswith("of_C") and value is not None
+    )
+    is_busy = any(record.get("busy", 0) > MOST_BUSY for record in figures.records)
+    if not is_busy and max(ratios, default=0) <= MOST_OF_C:
+        return []
+    doubt = (
+        "Others had a part of the processors: pycron starts a burst in up to two processes, and "
+        "those get more of such a machine than the one of C. Measure again when it is quiet."
+    )
+    return [doubt]
 
 
 def _without_shell(figures: Figures) -> str:
@@ -91,17 +124,27 @@ def _without_shell(figures: Figures) -> str:
     return f" but {', '.join(names)}" if names else ""
 
 
+def _lone(figures: Figures) -> list[str]:
+    names = figures.those_of("lone")
+    if not names:
+        return []
+
+    def lone(key: str) -> Of:
+        return lambda name: figures.get("lone", name, key, way="shell")
+
+    columns = [
+        Column("late", "p50", 8, lone("p50_s"), ms),
+        Column("", "x", 7, beside_ours(lone("p50_s")), number),
+        Column("", "p99", 8, lone("p99_s"), ms),
+    ]
+    return ["A job alone, in turn with C and bare Python, in ms", *grid(names, columns, 14)]
+
+
 def _starts(figures: Figures) -> list[str]:
     def late(key: str, count: int) -> Of:
-        def value(name: str) -> Value:
-            # Ours has a minute of lone starts of its own, with C and bare Python in turn.
-            own = figures.get("lone", name, key, way="shell") if count == 1 else None
-            return figures.get("late", name, key, count=count) if own is None else own
+        return lambda name: figures.get("late", name, key, count=count)
 
-        return value
-
-    # The limits, which are measured beside the lone job, stand last.
-    names = list(dict.fromkeys([*figures.those_of("late"), *figures.those_of("lone")]))
+    names = figures.those_of("late")
     if not names:
         return []
     p50, few, many = late("p50_s", 1), late("last_s", 50), late("last_s", 500)
@@ -116,7 +159,11 @@ def _starts(figures: Figures) -> list[str]:
         Column("starts", "a s", 7, late("per_s", 500), whole),
         Column("", "of C", 6, late("of_C", 500), percent),
     ]
-    return ["Starts: how late, in ms", *grid(names, columns, 14), *_not_started(figures)]
+    return [
+        "Starts, of daemons with many jobs: how late, in ms",
+        *grid(names, columns, 14),
+        *_not_started(figures),
+    ]
 
 
 def _not_started(figures: Figures) -> list[str]:
@@ -177,7 +224,11 @@ def _memory(figures: Figures) -> list[str]:
         Column("KB a run-", "ning job", 10, a_job, number),
         Column("", "x", 6, beside_ours(a_job), number),
     ]
-    lines = ["Idle (PSS in MB), and what a running job adds", *grid(names, columns, 14)]
+    lines = [
+        "Idle (PSS in MB, all at once), and what a running job adds",
+        *grid(names, columns, 14),
+        *_resident(figures),
+    ]
     array = figures.get("running", OURS, "kb_a_job", way="array")
     threads = figures.get("running", OURS, "threads_more", way="array")
     if array is not None:
@@ -186,6 +237,19 @@ def _memory(figures: Figures) -> list[str]:
             f"{number((threads or 0) / 200)} threads for each that runs"
         )
     return lines
+
+
+def _resident(figures: Figures) -> list[str]:
+    """Return what each would take that shares nothing with the others, at most."""
+    sizes = [
+        f"{name} {mb(size)}"
+        for name in figures.those_of("idle")
+        if (size := figures.get("idle", name, "rss_kb", count=1000)) is not None
+    ]
+    if not sizes:
+        return []
+    text = f"With what they share counted whole (RSS in MB, 1,000 jobs): {', '.join(sizes)}"
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ")
 
 
 def _loads(figures: Figures) -> list[str]:
@@ -271,7 +335,7 @@ def _crowd(figures: Figures) -> list[str]:
         f"{whole(count)} tasks of one group due at once, 4 workers",
         f"{lone} lone tasks of another, due from 1 s later on, in ms late:",
         f"p50 {ms(of('p50_s'))}, most {ms(of('most_s'))}; then {left} of the crowd left",
-        f"peak RSS in MB: {mb(of('peak_kb'))}",
+        f"peak RSS in MB, until then: {mb(of('peak_kb'))}",
     ]
 
 

@@ -93,14 +93,18 @@ def test_claims_of_few_and_of_many(stage: Stage) -> None:
     assert claims["ratio"] == claims["many_s"] / claims["few_s"] > 0
 
 
-def test_lone_tasks_beside_a_crowd(stage: Stage) -> None:
-    """All of the lone ones start, and how much of the crowd is left by then is told."""
+@pytest.mark.parametrize("count", [50, 6_000])
+def test_lone_tasks_beside_a_crowd(count: int, stage: Stage) -> None:
+    """All of the lone ones start; where the crowd was over by then, that is said instead."""
     if not can_submit():
         pytest.skip("the program has no command `submit`")
-    measure_crowd(50, stage)
+    measure_crowd(count, stage)
     crowd = stage.recorder.records[-1]
-    assert (crowd["measure"], crowd["count"], crowd["starts"]) == ("crowd", 50, crowd_module.LONE)
-    assert 0 <= crowd["left"] <= 50
+    if crowd["measure"] == "left out":  # a crowd of thousands may be over on a fast machine
+        assert "were over before the lone ones had started" in crowd["why"]
+        return
+    assert (crowd["count"], crowd["starts"]) == (count, crowd_module.LONE)
+    assert 0 < crowd["left"] < count
 
 
 def test_whoever_ends_it_ends_the_daemons(stage: Stage) -> None:
