@@ -1,24 +1,30 @@
 """What a daemon must not lose with its ledger's file: cursors, open runs, the ids it has given.
 
 Kept in memory beside the file, as cheaply as can be: writes are put by, and made into runs only
-when somebody asks.
+when somebody asks. Of runs that wait for their retry there may be very many, and nothing is written
+of them for long: where there are more than a few runs these are packed.
 """
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from crond_py.dataclass import dataclass
 from crond_py.ledger.changes import changed, claimed, with_attempt
-from crond_py.ledger.records import set_task_row
-from crond_py.ledger.steps import Kind, Step
-from crond_py.model import Cursor, Run, Task
+from crond_py.ledger.records import set_task_row, to_attempt, to_set_run
+from crond_py.ledger.steps import Kind, Step, pack, run_of_step, steps_of_run, unpack
+from crond_py.model import Cursor, Run, State, Task
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, SetTask, Write
 
 _RECENT = 10_000
 _OPEN = -(2**63)  # instead of when a task ended
 _LONG = 16  # writes about one run after which they are made into one
+_FEW = 256  # open runs of which none is packed
+
+_Story = list[Run | Write]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,9 @@ class Known:
         self.last_id = last_id
         self.last_task_id = last_task_id
         self.moves = moves or RecentMoves()
-        self._open: dict[int, list[Run | Write]] = {run.id: [run] for run in open_runs}
+        self._open: dict[int, _Story | bytes] = {}
+        for run in open_runs:
+            self._open[run.id] = self._packed(run) if run.state is State.WAITING_RETRY else [run]
 
     def take(self, writes: Iterable[Write], ids: Iterable[int | None]) -> None:
         """Note what the ledger has taken; ``ids`` are those of the claims among it."""
@@ -114,17 +122,34 @@ class Known:
         story = self._open.get(run_id)
         if story is None:
             return
+        if isinstance(story, bytes):
+            story = self._open[run_id] = [_unpacked(story)]
         story.append(write)
-        if len(story) > _LONG:
+        if isinstance(write, SetRun) and write.state is State.WAITING_RETRY:
+            self._open[run_id] = self._packed(_told(run_id, story))
+        elif len(story) > _LONG:
             story[:] = [_told(run_id, story)]
+
+    def _packed(self, run: Run) -> _Story | bytes:
+        """Return the story of a run, in less room where there are many."""
+        return zlib.compress(pack(steps_of_run(run))) if len(self._open) > _FEW else [run]
 
     def open_runs(self) -> list[Run]:
         """Return every run without an outcome, as it stands, oldest claim first."""
-        return [_told(run_id, story) for run_id, story in sorted(self._open.items())]
+        return [_told(run_id, self._open[run_id]) for run_id in sorted(self._open)]
 
 
-def _told(run_id: int, story: Sequence[Run | Write]) -> Run:
+def _unpacked(packed: bytes) -> Run:
+    """Return the run whose steps were packed."""
+    claim, stands, *attempts = unpack(zlib.decompress(packed))
+    run = changed(run_of_step(claim), to_set_run(stands.row))
+    return replace(run, attempts=tuple(to_attempt(step.row[1:]) for step in attempts))
+
+
+def _told(run_id: int, story: _Story | bytes) -> Run:
     """Return the run that a row of writes makes."""
+    if isinstance(story, bytes):
+        return _unpacked(story)
     begin = story[0]
     if isinstance(begin, Claim):
         run = claimed(run_id, begin)

@@ -27,12 +27,13 @@ from crond_py.ledger.journal import Journal, journal_file
 from crond_py.ledger.journaled import MOST_MENDED, JournaledLedger
 from crond_py.ledger.known import Known, Remains
 from crond_py.ledger.lock import StateLock
+from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.records import to_set_run
 from crond_py.ledger.spare import spare_file
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
 from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
-from crond_py.model import Attempt, Cursor, Left, Outcome, Run, State
+from crond_py.model import Attempt, Cursor, Exit, Lag, Left, Outcome, Run, State
 from crond_py.ports import RunQuery, SetAttempt, SetCursor, SetRun, Write
 from tests.support.clock import FakeClock
 from tests.support.ledgers import T0, at, attempted, claim, enter, finish
@@ -650,6 +651,53 @@ def test_a_long_story_is_kept_short() -> None:
     assert len(known._open[1]) < 30
     (run,) = known.open_runs()
     assert [attempt.number for attempt in run.attempts] == list(range(1, 100))
+
+
+def test_many_that_wait_for_their_retry_are_known_in_little_room() -> None:
+    """P1: what is packed comes out as the ledger has it, whatever is written of it before or after.
+
+    Those that an earlier daemon has left are as many.
+    """
+    number, whole = 600, MemoryLedger("memory")
+    known = Known({}, [], 0, 0)
+    told = "not UTF-8: \udcff"
+    ended = Attempt(
+        1,
+        at(0),
+        4321,
+        99,
+        "boot",
+        at(1),
+        at(2),
+        Exit(code=1, cpu=timedelta(milliseconds=3), peak_memory_bytes=9),
+        Outcome.FAILED,
+        told,
+        "/out/1",
+        lag=Lag(pool=timedelta(seconds=1)),
+        user="alice",
+    )
+
+    def write(*writes: Write) -> None:
+        known.take(writes, [each for each in whole.write(writes, durable=True) if each])
+
+    for run_id in range(1, number + 1):
+        write(attempted(f"task:{run_id}"))
+        waits = SetRun(run_id, State.WAITING_RETRY, reason=told, retry_at=at(7200))
+        write(SetAttempt(run_id, ended), waits)
+    for run_id in range(1, number, 3):
+        begun = SetAttempt(run_id, Attempt(2, at(7200), boot_id="boot", user="bob"))
+        write(SetRun(run_id, State.RUNNING), begun)
+    for run_id in range(1, number, 6):
+        waits = SetRun(run_id, State.WAITING_RETRY, reason=told, retry_at=at(9999))
+        write(SetAttempt(run_id, replace(ended, number=2, lag=None)), waits)
+    write(finish(2, at(8000)))
+    left = Known({}, whole.open_runs(), number, 0)
+    for each in (known, left):
+        assert each.open_runs() == whole.open_runs()
+    packed = [story for story in left._open.values() if isinstance(story, bytes)]
+    waiting = [run for run in whole.open_runs() if run.state is State.WAITING_RETRY]
+    assert number - 1 - 256 - 100 <= len(packed) <= len(waiting)
+    assert max(map(len, packed)) < 400
 
 
 def test_migrations_give_columns_that_may_be_absent() -> None:
