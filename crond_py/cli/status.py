@@ -63,6 +63,8 @@ def _show(status: DaemonStatus) -> None:
         show(_runs(status, shown))
         if left_out:
             say.out(f"and {left_out} more tasks that wait for their turn")
+    if status.parked_runs:
+        say.out(f"and {status.parked_runs} more tasks that wait for their retry")
     if len(status.pools) > 1 or any(pool.waiting or pool.lag for pool in status.pools):
         say.out("")
         show(_pools(status))
@@ -188,6 +190,7 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
         "next_job": status.next_job or None,
         "tasks": status.open_tasks,
         "task_due": instant_text(status.task_due) if status.task_due else None,
+        "parked_runs": status.parked_runs,
         "active": [run_record(run) for run in status.active],
         "pools": [
             {

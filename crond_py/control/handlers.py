@@ -252,6 +252,7 @@ class Handlers:
             open_tasks=status.tasks.open,
             task_due=status.tasks.next_due,
             awaited=status.awaited,
+            parked_runs=status.tasks.parked,
         )
 
 

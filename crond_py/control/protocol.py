@@ -94,6 +94,7 @@ class DaemonStatus:
     """The daemon at one instant. ``troubles`` are faults that last, each a sentence.
 
     ``open_tasks`` are the submitted tasks of which something is to come, first at ``task_due``.
+    ``parked_runs`` of tasks wait for their retry and are not among those that are ``active``.
     ``awaited`` are the numbers of the runs that a stop waits for.
     """
 
@@ -113,6 +114,7 @@ class DaemonStatus:
     open_tasks: int = 0
     task_due: datetime | None = None
     awaited: tuple[int, ...] = ()
+    parked_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lo
 ``chains``, ``cycles`` and ``by_hand`` (what follows what), ``pools``, ``lines`` and ``shares``
 (slots, and whose turn it is), ``tasks``, ``lanes``, ``uptake``, ``attendance`` and ``task_ends``
 (what was handed in: which are due, how many at a time, to runs, what was missed, who waits for its
-end), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
-``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
-``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
+end), ``parking`` and ``parked`` (which of their retries wait in the ledger alone), ``retention``,
+``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late), ``records`` and ``events``
+(the data), ``parts`` (what they share), ``telling`` (the log), ``status`` and ``view`` (what is
+told to others), ``thread`` (the loop around it).
 """

@@ -248,9 +248,9 @@ class Attempts:
         active.stage = Stage.RETRY
         active.stop = None
         active.run = replace(active.run, state=State.WAITING_RETRY, retry_at=now + delay)
-        active.wait_timer = self._parts.timers.call_at(
-            self._parts.timekeeper.after(delay), RetryDue(active)
-        )
+        deadline_ns = self._parts.timekeeper.after(delay)
+        active.wait_timer = self._parts.timers.call_at(deadline_ns, RetryDue(active))
+        self._register.on_retry(active, deadline_ns)
 
     def retry_due(self, active: ActiveRun) -> None:
         """Begin the next attempt."""

@@ -21,6 +21,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
 from crond_py.engine.gathering import Gathering
+from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register, absent_pool
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
@@ -87,7 +88,10 @@ class Core:
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
         self._chains = Chains(parts, register, self._admitter, ledger)
         self.gathering = Gathering(parts, register, self._chains)
-        self._tasks = Tasks(parts, register, self._admitter, self._agenda, ledger)
+        self._parking = Parking(parts, register, self._attempts, self._stopper, ledger)
+        self._tasks = Tasks(
+            parts, register, self._admitter, self._agenda, ledger, parking=self._parking
+        )
         self.task_ends = TaskEnds(parts.outbox, register, ledger)
         register.enter_task = self._tasks.enter
         register.on_outcome = self._concluded
@@ -538,7 +542,7 @@ class Core:
 
     def cancel_run(self, run_id: int) -> Cancelled:
         """Cancel one run. Raises UnknownNameError where it has an outcome or never was."""
-        active = self._register.runs.get(run_id)
+        active = self._register.runs.get(run_id) or self._parking.recall(run_id)
         if active is None:
             raise self._no_run(run_id)
         return self._cancel([active])[0]
@@ -574,9 +578,12 @@ class Core:
             pending.append(Cancelled(0, name, "pending", ending=False))
             self._retention.forget_task(name)
         state = self._register.tasks.get(name)
+        runs = []
         if state is not None:
             state.is_over = True
-        runs = [*state.queued, *state.active] if state is not None else []
+            runs = [*state.queued, *state.active]
+        elif not pending:
+            runs = self._parking.recall_of(name)
         if not pending and not runs:
             task = self._ledger.task(task_id)
             if task is None:
@@ -596,6 +603,9 @@ class Core:
         if run.outcome is not None:
             callback(run)
             return
+        if self._parking.is_parked(run):
+            self._parking.call_at_end(run_id, callback)
+            return
         # It has its outcome, which the ledger could not take yet.
         self._parts.outbox.then(lambda: callback(self._ledger.run(run_id) or run))
 
@@ -604,6 +614,7 @@ class Core:
         active = self._register.runs.get(run_id)
         if active is not None and callback in active.on_end:
             active.on_end.remove(callback)
+        self._parking.forget_end(run_id, callback)
 
     def _cancel(self, runs: list[ActiveRun], pending: Sequence[Cancelled] = ()) -> list[Cancelled]:
         """Cancel runs, beside what is ``pending``; answer once that is in the ledger.

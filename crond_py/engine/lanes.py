@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import field
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from crond_py.dataclass import dataclass
+from crond_py.engine.parked import ParkedRuns
 from crond_py.model import Lane, Scale
 from crond_py.ports import Timer
 
@@ -25,6 +27,13 @@ MOST_WAITING = 64
 
 More are taken up when half of them have begun: many at a time cost one transaction.
 """
+
+
+LONG_DELAY = timedelta(seconds=10)
+"""From which delay of a retry on a run may wait for it in the ledger alone."""
+
+MOST_RETRIES = 256
+"""How many runs of submitted tasks that wait long for their retry do so in memory, at most."""
 
 
 MOST_NOTED = 16
@@ -67,7 +76,8 @@ class LaneState:
     ``open`` counts the tasks that are left, ``waiting`` the runs that wait for a slot.
     ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
     not tell which of its tasks are due; empty: it could. ``hindered`` is what has kept those that
-    are due from being taken up; nothing where none was left behind.
+    are due from being taken up; nothing where none was left behind. ``parked`` are runs that wait
+    for their retry, and not in memory.
     """
 
     lane: Lane
@@ -79,6 +89,7 @@ class LaneState:
     deadline_ns: int = 0
     unread: str = ""
     hindered: Hindered = ()
+    parked: ParkedRuns = field(default_factory=ParkedRuns)
 
     @property
     def room(self) -> int:

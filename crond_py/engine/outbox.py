@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 
 from crond_py.errors import LedgerError
-from crond_py.ports import Claim, Ledger, Write
+from crond_py.ports import Claim, Ledger, SetAttempt, SetRun, Write
 
 ClaimTaken = Callable[[int | None], None]
 Effect = Callable[[], None]
@@ -58,6 +58,12 @@ class Outbox:
     def has_claim(self, job: str, era: int, due: datetime) -> bool:
         """Whether the run of an occurrence waits to be written."""
         return (job, era, due) in self._claimed
+
+    def is_about(self, run_id: int) -> bool:
+        """Whether something of a run waits to be written."""
+        return any(
+            isinstance(each, SetRun | SetAttempt) and each.run_id == run_id for each in self._writes
+        )
 
     def write(self, *writes: Write, durable: bool = False) -> None:
         """Write something that a restart could find out by itself, unless ``durable``."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
 from crond_py.dataclass import dataclass
-from crond_py.engine.lanes import MOST_WAITING
+from crond_py.engine.lanes import LONG_DELAY, MOST_RETRIES, MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import (
@@ -62,7 +62,8 @@ class Parts:
     jitter is made from, ``own_user`` the number of the user whom jobs run as that name none;
     ``ends_all``: our end is that of every process, as it is of process 1 of a container;
     ``task_reader`` is given each crontab; ``most_waiting`` submitted tasks of a lane wait in
-    memory.
+    memory, and ``most_retries`` of all that wait for their retry, ``parks_from`` or
+    longer.
     """
 
     timekeeper: Timekeeper
@@ -77,6 +78,8 @@ class Parts:
     task_reader: Callable[[Crontab], TaskJobs]
     bound_outputs: Callable[[KeptOutputs], None] = lambda _kept: None
     most_waiting: int = MOST_WAITING
+    most_retries: int = MOST_RETRIES
+    parks_from: timedelta = LONG_DELAY
     host: str = field(default_factory=host_name)
     own_user: str = field(default_factory=lambda: str(os.geteuid()))
     ends_all: bool = field(default_factory=lambda: os.getpid() == 1)
@@ -123,7 +126,9 @@ class Register:
     ``on_idle`` is told when a job's last unfinished run has ended, and at which instant;
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
     enters the job of a run that an earlier daemon has left, if that is a task's; else it says why
-    there is no such job any more.
+    there is no such job any more. ``on_retry`` is told of a run that waits for its retry from now
+    on, and until when on the monotonic clock; ``park_left`` says of a run that an earlier daemon
+    has left whether it goes on waiting for that in the ledger alone.
     """
 
     shares: Shares
@@ -138,6 +143,8 @@ class Register:
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     enter_task: Callable[[Run], str] = lambda _run: NOT_THERE
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
+    on_retry: Callable[[ActiveRun, int], None] = lambda _active, _deadline_ns: None
+    park_left: Callable[[Run], bool] = lambda _run: False
 
     def find(self, name: str) -> JobState | None:
         """Return a job by its name, be it of a crontab or a task's."""

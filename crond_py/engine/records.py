@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from crond_py.crontab.model import Job
 from crond_py.dataclass import dataclass
 from crond_py.engine.lag import LagRecord, Waits
-from crond_py.model import Attempt, Cursor, OnStop, Outcome, Run
+from crond_py.model import Attempt, Cursor, Lane, OnStop, Outcome, Run
 from crond_py.policy import Load, Occurrences
 from crond_py.ports import AttemptKey, Timer
 
@@ -74,8 +74,9 @@ class ActiveRun:
     ``is_taken_over``: an earlier daemon has made one of them.
     ``ticket`` is its place among those that wait for a slot, ``stake`` what its slot counts to,
     ``waits`` what it has waited for before its first start, ``ready_ns`` from when it could have
-    begun, on the monotonic clock. ``is_in_line``: it waits for a slot; ``on_line`` is called with
-    that when it changes, ``on_end`` with the finished run once its outcome is in the ledger.
+    begun, on the monotonic clock. ``lane`` is that of its task, if it has one. ``is_in_line``: it
+    waits for a slot; ``on_line`` is called with that when it changes, ``on_end`` with the finished
+    run once its outcome is in the ledger.
     """
 
     job: Job
@@ -96,6 +97,7 @@ class ActiveRun:
     waits: Waits | None = None
     ready_ns: int = 0
     stake: Stake | None = None
+    lane: Lane | None = None
     is_in_line: bool = False
     on_line: Callable[[bool], None] | None = None
     on_end: list[Callable[[Run], None]] = field(default_factory=list)
@@ -149,8 +151,8 @@ class JobState:
     waits for the end of a run. ``in_doubt_until``: occurrences up to there that have no row may
     have had one before the clock was set back. ``is_set_late``: its timer was set only when
     ``next_due`` had passed. ``fault`` says why the job was disabled by the engine. ``is_task``: it
-    was not in a crontab but handed in, and is known only as long as it has a run; ``is_over``:
-    nothing more of it is to come.
+    was not in a crontab but handed in, and is known only as long as it has a run; ``is_once``:
+    and it has one occurrence; ``is_over``: nothing more of it is to come.
 
     ``active`` and ``queued`` are its runs without an outcome, in order. There may be many of them,
     so they are entered and taken off by ``take_up``, ``put_behind`` and ``drop``, which copy none.
@@ -172,6 +174,7 @@ class JobState:
     in_doubt_until: datetime | None = None
     is_removed: bool = False
     is_task: bool = False
+    is_once: bool = False
     is_over: bool = False
     fault: str = ""
 

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import filterfalse
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.dataclass import dataclass
@@ -128,7 +129,7 @@ class Recoverer:
             runs = [self._as_it_was_claimed(run, survivors, identity) for run in runs]
         runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
-        for run in runs:
+        for run in filterfalse(self._register.park_left, runs):
             if self._register.find(run.job) is None and (why := self._register.enter_task(run)):
                 self._enter_removed(run, cursors.get(run.job), why)
             left = [
@@ -175,7 +176,7 @@ class Recoverer:
         """Say what becomes of a run; what is left of its processes is watched from here on."""
         state = self._register.find(run.job)
         assert state is not None  # noqa: S101 - entered just before
-        active = _active_run(state.job, run)
+        active = active_run(state.job, run)
         recovery = self._decide(active, survivors, job_exists=not state.is_removed)
         log.log(
             logging.INFO if recovery in _QUIET else logging.WARNING,
@@ -284,7 +285,7 @@ class Recoverer:
                 self._conclude_stopped(active)
             case Recovery.REQUEUE if active.run.state is State.WAITING_RETRY:
                 state.take_up(active)
-                self._attempts.set_retry(active, _remaining_delay(active, now), now)
+                self._attempts.set_retry(active, remaining_delay(active, now), now)
             case Recovery.REQUEUE:
                 self._go_on_waiting(state, active, now)
             case Recovery.RERUN:
@@ -394,17 +395,22 @@ class Recoverer:
         self._attempts.conclude(active, stop.outcome, stop.reason)
 
     def _enter_removed(self, run: Run, stored: Cursor | None, why: str) -> None:
-        """Keep the runs of a job that is gone under its name, to be seen and to be cancelled.
-
-        Its definition is gone, and with it the timeout; it takes nobody's slot.
-        """
-        job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
-        cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
-        self._register.states[job.name] = JobState(job, cursor, is_removed=True)
-        self._why_gone[job.name] = why
+        enter_removed(self._register, run, stored)
+        self._why_gone[run.job] = why
 
 
-def _active_run(job: Job, run: Run) -> ActiveRun:
+def enter_removed(register: Register, run: Run, stored: Cursor | None) -> None:
+    """Keep the runs of a job that is gone under its name, to be seen and to be cancelled.
+
+    Its definition is gone, and with it the timeout; it takes nobody's slot.
+    """
+    job = Job(run.job, StartupTrigger(), command=(), enabled=False, pool=REMOVED_JOBS)
+    cursor = stored or Cursor(job.name, "removed:", run.era, run.due, run.due)
+    register.states[job.name] = JobState(job, cursor, is_removed=True)
+
+
+def active_run(job: Job, run: Run) -> ActiveRun:
+    """Return a run as it goes on from what the ledger has of it."""
     # One that was recalled never was, and is begun again with its number.
     attempts = run.attempts[:-1] if run.left_as is Left.RECALLED else run.attempts
     attempt = attempts[-1] if attempts else None
@@ -465,7 +471,7 @@ def _stopping(attempt: Attempt | None) -> Outcome | None:
     return None if stopping is Outcome.LOST else stopping
 
 
-def _remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
+def remaining_delay(active: ActiveRun, now: datetime) -> timedelta:
     """Return how long a retry has still to wait; never longer than the whole delay.
 
     The clock may have been set back while nobody was there to notice.

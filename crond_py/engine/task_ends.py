@@ -58,5 +58,7 @@ class TaskEnds:
         if task is not None and task.ended_at is None:
             return
         run = next(iter(self._ledger.runs(RunQuery(job=name, limit=1))), None)
+        if run is not None and run.outcome is None:
+            return  # it is parked
         for callback in self._waiting.pop(task_id, []):
             callback(run)

@@ -28,6 +28,7 @@ from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import FirstDues, Hindrance, LaneState
+from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import Crowd, seen
@@ -65,11 +66,20 @@ class Tasks:
     """
 
     def __init__(
-        self, parts: Parts, register: Register, admitter: Admitter, agenda: Agenda, ledger: Ledger
+        self,
+        parts: Parts,
+        register: Register,
+        admitter: Admitter,
+        agenda: Agenda,
+        ledger: Ledger,
+        *,
+        parking: Parking,
     ) -> None:
         self._parts = parts
         self._register = register
         self._ledger = ledger
+        self._parking = parking
+        parking.lanes = self
         self._attendance = Attendance(parts)
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
@@ -87,7 +97,7 @@ class Tasks:
         self._uptake.set_crontab(crontab)
         self._pools = frozenset(crontab.pools)
         for lane in self._lanes.values():
-            self._arm(lane)
+            self.arm(lane)
 
     @property
     def keep_for(self) -> timedelta | None:
@@ -98,16 +108,21 @@ class Tasks:
         """Enter the job of a run that an earlier daemon has left; else return why it cannot be."""
         if task_id_of(run.job) is None:
             return NOT_THERE
-        why = LOST
         try:
             task = self._stored(run.job)
+        except LedgerError as error:
+            return _not_understood(run, error)
+        return self.enter_job(task, run)
+
+    def enter_job(self, task: Task | None, run: Run) -> str:
+        """Enter the job of a run, whose task the ledger has so; else return why it cannot be."""
+        try:
             if task is not None:
                 self._uptake.enter(task, run.due)
                 return ""
         except PycronError as error:
-            why = f"the task's definition cannot be used: {error}"
-        log.warning("task not understood", extra=fields(job=run.job, reason=why))
-        return why
+            return _not_understood(run, error)
+        return _not_understood(run, None)
 
     def _stored(self, name: str) -> Task | None:
         """Return the task whose job has that name. Raises LedgerError where it cannot be read."""
@@ -118,16 +133,16 @@ class Tasks:
         """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
         self._attendance.begin(stored, now, gap, self._ledger.last_task_id)
         for lane, stock in self._ledger.lanes().items():
-            state = self._lane(lane)
+            state = self.lane(lane)
             state.open = stock.open
             self._first_dues.set(state, stock.first_due)
         for job in self._register.tasks.values():
             for active in [*job.active, *job.queued]:
-                self._watch(self._lane_of(active), active)
+                self.watch(self._lane_of(active), active)
         for each in list(self._lanes.values()):
             self._note_left(each, now)
-            self._arm(each)
-            self._let_go(each)
+            self.arm(each)
+            self.let_go(each)
 
     def _note_left(self, lane: LaneState, now: datetime) -> None:
         """Note where an earlier daemon has left something of a lane that was due.
@@ -144,7 +159,7 @@ class Tasks:
         task = None
         with suppress(LedgerError):  # it counts where its job says then
             task = self._stored(job.name)
-        return self._lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
+        return self.lane(task.lane if task else Lane(job.pool, job.priority, job.group or ""))
 
     def stop(self) -> None:
         """Take up nothing more. What is due already, and late, is for the next daemon to miss."""
@@ -160,7 +175,7 @@ class Tasks:
         """Derive every deadline again after the wall clock was set by ``step``."""
         self._attendance.clock_set(step, self._parts.timekeeper.now())
         for lane in self._lanes.values():
-            self._arm(lane)
+            self.arm(lane)
 
     # --- requests -------------------------------------------------------------------------
 
@@ -182,10 +197,10 @@ class Tasks:
         rows = [replace(each, due=on_scale(each.lane.scale, each.due)) for each in tasks]
         submitted = self._ledger.submit(rows, self._parts.timekeeper.now())
         for task in (each.task for each in submitted if each.is_new):
-            lane = self._lane(task.lane)
+            lane = self.lane(task.lane)
             lane.open += 1
             if self._first_dues.note(lane, task.due):
-                self._arm(lane)
+                self.arm(lane)
         return [
             replace(each, task=replace(each.task, due=wall(each.task.lane.scale, each.task.due)))
             for each in submitted
@@ -202,7 +217,7 @@ class Tasks:
         if task is None or task.ended_at is not None:
             return False
         self._uptake.enter_row(task, self._parts.timekeeper.now(), Outcome.CANCELLED, reason)
-        lane = self._lane(task.lane)
+        lane = self.lane(task.lane)
         self._move_on(lane, task, None)
         self._hungry[lane] = None  # it may have been the first
         return True
@@ -217,10 +232,11 @@ class Tasks:
             if due is not None
         ]
         total = sum(lane.open for lane in self._lanes.values())
-        return TaskCounts(total, min(first, default=None), tuple(runs))
+        parked = sum(len(lane.parked) for lane in self._lanes.values())
+        return TaskCounts(total, min(first, default=None), tuple(runs), parked)
 
     def count_stored(self, crowds: defaultdict[str, Crowd]) -> None:
-        """Count, of each pool, the tasks in that are due and have not been taken up, at least."""
+        """Count, of each pool, what is due of tasks and has not been taken up, at least."""
         timekeeper = self._parts.timekeeper
         now = timekeeper.now()
         due = [lane for lane in self._lanes.values() if self._is_due(lane, now)]
@@ -229,6 +245,12 @@ class Tasks:
             assert lane.first_due is not None  # noqa: S101 - it is due
             since = self._attendance.wall(lane.lane.scale, lane.first_due)
             crowds[lane.lane.pool].add(numbers.get(lane, 1), timekeeper.deadline(since))
+        now_ns, left = timekeeper.reading(), COUNTED
+        for lane in self._lanes.values():
+            since_ns = lane.parked.first_ns
+            if since_ns is not None and (number := lane.parked.number_due(now_ns, left)):
+                crowds[lane.lane.pool].add(number, since_ns)
+                left -= number
 
     def _is_due(self, lane: LaneState, now: datetime) -> bool:
         until = self._attendance.on_scale(lane.lane.scale, now)
@@ -270,7 +292,7 @@ class Tasks:
         """What a person should know of: tasks that no pool takes, or that cannot be read."""
         held: Counter[str] = Counter()
         for lane in filter(self._is_held, self._lanes.values()):
-            held[lane.lane.pool] += lane.open
+            held[lane.lane.pool] += lane.open + len(lane.parked)
         for state in self._register.tasks.values():
             # One that comes again is among those that are open.
             is_counted = isinstance(state.job.trigger, EveryTrigger)
@@ -283,7 +305,7 @@ class Tasks:
             if number
         ]
         if self._unread:
-            number = sum(lane.open for lane in self._unread)
+            number = sum(lane.open + len(lane.parked) for lane in self._unread)
             troubles.append(
                 f"submitted tasks ({number}) wait, as nobody knows which of them are due: "
                 f"{next(iter(self._unread)).unread}"
@@ -361,8 +383,10 @@ class Tasks:
         is_held = self._is_held(lane)
         room = 0 if is_held else lane.room
         if not room and not is_held:
-            lane.hinder(Hindrance.FULL, self._parts.timekeeper.reading())
+            if lane.first_due is not None:
+                lane.hinder(Hindrance.FULL, self._parts.timekeeper.reading())
             return  # it is hungry again when there is some
+        room -= self._parking.take_up_due(lane, room)
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
         if len(found) < most and not self._unwritten:
@@ -375,13 +399,13 @@ class Tasks:
             self._take_up(lane, task, now)
         self._first_dues.set(lane, None if left is None else found[left].due)
         self._note_read(lane)
-        self._arm(lane)
-        self._let_go(lane)
+        self.arm(lane)
+        self.let_go(lane)
 
     def _take_up(self, lane: LaneState, task: Task, now: datetime) -> None:
         runs, next_due = self._uptake.take_up(task, now, lane.hindered)
         for active in runs:
-            self._watch(lane, active)
+            self.watch(lane, active)
         self._move_on(lane, task, next_due)
 
     def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
@@ -398,15 +422,16 @@ class Tasks:
     def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
         self._unwritten.pop(task_id, None)
         if next_due is not None and self._first_dues.note(lane, next_due):
-            self._arm(lane)
+            self.arm(lane)
 
-    def _watch(self, lane: LaneState, active: ActiveRun) -> None:
+    def watch(self, lane: LaneState, active: ActiveRun) -> None:
         """Count a run of a lane for as long as it waits for a slot, now or later."""
         lane.waiting += active.is_in_line
+        active.lane = lane.lane
         active.on_line = partial(self._line_changed, lane.lane)
 
     def _line_changed(self, of: Lane, is_in_line: bool) -> None:
-        lane = self._lane(of)
+        lane = self.lane(of)
         if is_in_line:
             lane.waiting += 1
         else:
@@ -415,42 +440,54 @@ class Tasks:
     def _begun(self, lane: LaneState) -> None:
         lane.waiting -= 1
         if lane.timer is None:
-            self._arm(lane)
-        self._let_go(lane)
+            self.arm(lane)
+        self.let_go(lane)
 
     # --- lanes ----------------------------------------------------------------------------
 
-    def _lane(self, lane: Lane) -> LaneState:
+    def lane(self, lane: Lane) -> LaneState:
+        """Return a lane, which is begun if need be."""
         return self._lanes.setdefault(lane, LaneState(lane, self._parts.most_waiting))
 
     def _is_held(self, lane: LaneState) -> bool:
         """Whether nothing of a lane is taken up, as there is no such pool."""
         return lane.lane.pool not in self._pools
 
-    def _let_go(self, lane: LaneState) -> None:
+    def let_go(self, lane: LaneState) -> None:
         """Forget a lane that has nothing left."""
-        if not lane.open and not lane.waiting:
+        if not lane.open and not lane.waiting and not lane.parked:
             self._disarm(lane)
             self._first_dues.set(lane, None)
             self._unread.pop(lane, None)
             self._hungry.pop(lane, None)
             self._lanes.pop(lane.lane, None)
 
-    def _arm(self, lane: LaneState) -> None:
+    def arm(self, lane: LaneState) -> None:
         """Wait for the first task of a lane, or at once have more taken up of what is due."""
         self._disarm(lane)
+        first_ns = self._first_ns(lane)
         if lane.first_due is None or self._register.is_stopping:
             lane.hindered = ()
+        if first_ns is None or self._register.is_stopping:
             return
         now_ns = self._parts.timekeeper.reading()
         if self._is_held(lane) or not lane.room:
-            lane.hinder(Hindrance.HELD if self._is_held(lane) else Hindrance.FULL, now_ns)
+            if lane.first_due is not None:
+                lane.hinder(Hindrance.HELD if self._is_held(lane) else Hindrance.FULL, now_ns)
             return
-        due = self._attendance.wall(lane.lane.scale, lane.first_due)
-        deadline_ns = self._parts.timekeeper.deadline(due - AHEAD)
-        if deadline_ns > now_ns:
+        if lane.first_due is not None and self._task_ns(lane, lane.first_due) > now_ns:
             lane.hindered = ()
-        self._wait(lane, max(deadline_ns, now_ns))
+        self._wait(lane, max(first_ns, now_ns))
+
+    def _first_ns(self, lane: LaneState) -> int | None:
+        """Return when the first task of a lane is to be taken up, or the first parked run."""
+        parked_ns = lane.parked.first_ns
+        task_ns = None if lane.first_due is None else self._task_ns(lane, lane.first_due)
+        return min((each for each in (parked_ns, task_ns) if each is not None), default=None)
+
+    def _task_ns(self, lane: LaneState, due: datetime) -> int:
+        wall = self._attendance.wall(lane.lane.scale, due)
+        return self._parts.timekeeper.deadline(wall - AHEAD)
 
     def _wait(self, lane: LaneState, deadline_ns: int) -> None:
         lane.deadline_ns = deadline_ns
@@ -482,6 +519,12 @@ class Tasks:
     def _attend(self) -> None:
         until = self._parts.timekeeper.now() + AHEAD
         self._attendance.attend(until, self._first_of_each_scale())
+
+
+def _not_understood(run: Run, error: PycronError | None) -> str:
+    why = LOST if error is None else f"the task's definition cannot be used: {error}"
+    log.warning("task not understood", extra=fields(job=run.job, reason=why))
+    return why
 
 
 def _waits_for_a_slot(state: JobState) -> bool:

@@ -90,7 +90,7 @@ class Uptake:
         job = self._jobs.job(task)
         cursor = Cursor(job.name, _MARK, self._attendance.era, due, due)
         state = self._register.tasks.setdefault(job.name, JobState(job, cursor, is_task=True))
-        state.job, state.cursor = job, cursor
+        state.job, state.cursor, state.is_once = job, cursor, task.period is None
         return state
 
     def take_up(

@@ -134,12 +134,14 @@ class TaskCounts:
     """Submitted tasks: how many have not ended, and when the first of them is due.
 
     That is past where tasks wait for their turn. ``runs`` are those without an outcome, but of the
-    tasks that wait only the first.
+    tasks that wait only the first. Beside these, ``parked`` wait for their retry, in
+    the ledger.
     """
 
     open: int = 0
     next_due: datetime | None = None
     runs: tuple[Run, ...] = ()
+    parked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

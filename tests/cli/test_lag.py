@@ -67,6 +67,21 @@ def env(tmp_path: Path) -> dict[str, str]:
     return environment(tmp_path, COLUMNS="200")
 
 
+def test_status_counts_retries_that_are_not_in_memory(env: dict[str, str]) -> None:
+    """They are too many to be listed."""
+
+    def tell(request: Request[object], peer: Peer) -> object:
+        told = answer(request, peer)
+        assert isinstance(told, DaemonStatus)
+        return replace(told, active=(RUNNING,), parked_runs=4711)
+
+    with serving(env, tell):
+        lines = pycron("status", env=env).stdout.splitlines()
+        found = json.loads(pycron("status", "--json", env=env).stdout)
+    assert "and 4711 more tasks that wait for their retry" in lines
+    assert found["parked_runs"] == 4711
+
+
 def test_status_says_what_a_pool_is_late_for(env: dict[str, str]) -> None:
     """By name in the table, and by figures for each cause for programs."""
     with serving(env, answer):

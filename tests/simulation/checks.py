@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -292,7 +292,8 @@ class Inspector:
         core = daemon.core
         open_runs = {run.id: run for run in world.ledger.open_runs()}
         known = core._register.runs
-        for run_id in open_runs.keys() - known.keys():
+        parked = self._look_at_parked(core, open_runs)
+        for run_id in open_runs.keys() - known.keys() - parked:
             run = open_runs[run_id]
             text = "it is open in the ledger and unknown to the engine"
             self._breach("P1", text, run.job, run_id)
@@ -322,6 +323,17 @@ class Inspector:
         for promise, text, name in tasks.wrong_now(world):
             self._breach(promise, text, name or None)
         self._look_at_timers(len(known), len(status.jobs) + len(core._tasks._lanes))
+
+    def _look_at_parked(self, core: Core, open_runs: Mapping[int, Run]) -> set[int]:
+        """Return the runs that are parked; each waits for a retry, and is not in memory, too."""
+        parked = {run_id for lane in core._tasks._lanes.values() for run_id in lane.parked}
+        for run_id in parked:
+            run = open_runs.get(run_id)
+            if run is None or run.state is not State.WAITING_RETRY:
+                self._breach("P1", "it is parked and waits for no retry", None, run_id)
+            if run_id in core._register.runs:
+                self._breach("P2", "it is parked and in memory", None, run_id)
+        return parked
 
     def _look_at_queues(self, open_runs: Iterable[Run]) -> None:
         """See that as many runs of a job wait as its ``queue_limit`` says, and one that is next.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from crond_py.crontab.model import StartupTrigger
-from crond_py.model import Lane, Scale
+from crond_py.model import Exit, Lane, Retry, Scale
 from crond_py.ports import NewTask, TaskQuery
 from tests.simulation import requests
 from tests.simulation.actions import action
+from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import POOLS, SECOND, random_behaviour, random_job
 from tests.simulation.world import World
 
 _GROUPS = ("few", "many", "alice")
+_OFTEN_FAILED = (Exit(code=1), Exit(code=1), Exit(code=0))
+_LONG_RETRIES = (Retry(3, 12 * SECOND, 2.0, 30 * SECOND), Retry(2, 70 * SECOND, 1.0, 90 * SECOND))
 
 
 def _new_task(world: World) -> NewTask:
@@ -20,7 +24,9 @@ def _new_task(world: World) -> NewTask:
     now = world.clock.now()
     scale = pick((Scale.WALL, Scale.STEADY))
     job = random_job(random, "task", now)
-    job = replace(job, trigger=StartupTrigger(), jitter=None)
+    # Chosen apart from what else happens, which is then what it is without.
+    retry = Random(f"{world.seed} {len(world.tasks.jobs)}").choice((job.retry, *_LONG_RETRIES))
+    job = replace(job, trigger=StartupTrigger(), jitter=None, retry=retry)
     period = pick((None, 4 * SECOND, 31 * SECOND)) if scale is Scale.STEADY else None
     key = pick((None, None, "a", "b"))
     return NewTask(
@@ -33,6 +39,11 @@ def _new_task(world: World) -> NewTask:
     )
 
 
+def _fails_often(world: World, task: NewTask) -> bool:
+    """Tell whether a task is one of those that are to wait long for their retry."""
+    return world.tasks.jobs[int(task.definition)].retry in _LONG_RETRIES
+
+
 @action(3)
 def submit(world: World) -> None:
     """Hand in a task, or a few."""
@@ -42,7 +53,10 @@ def submit(world: World) -> None:
     if world.ledger.failing is None:
         number = 1 + max(world.tasks.handed_in, default=0)
         for each in range(number, number + len(rows)):
-            world.machine.behaviours.setdefault(f"task:{each}", random_behaviour(world.random))
+            behaviour = random_behaviour(world.random)
+            if _fails_often(world, rows[0]):
+                behaviour = replace(behaviour, exits=_OFTEN_FAILED)
+            world.machine.behaviours.setdefault(f"task:{each}", behaviour)
     requests.submit(world, rows)
 
 
@@ -52,6 +66,11 @@ def submit_many(world: World) -> None:
     if world.daemon is None:
         return
     one = replace(_new_task(world), period=None, key=None)
+    if _fails_often(world, one) and world.ledger.failing is None:
+        number = 1 + max(world.tasks.handed_in, default=0)
+        for each in range(number, number + 20):
+            behaviour = Behaviour(exits=_OFTEN_FAILED)
+            world.machine.behaviours.setdefault(f"task:{each}", behaviour)
     requests.submit(world, [one] * 20)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
 from crond_py.engine.core import Core
+from crond_py.engine.lanes import LaneState
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.model import Cause, Lane, Outcome, Run, Scale, Task, task_id_of
 from crond_py.ports import NewTask, Submitted, TaskQuery
@@ -105,6 +106,7 @@ def wrong_now(world: World) -> Iterator[Wrong]:
         # One may have many to make up for; and one that was cut short waits again.
         tasks[task.lane] += any(active.attempt is None for active in runs)
     for lane, stands in daemon.core._tasks._lanes.items():
+        yield from _wrong_with_parked(world, stands)
         if stands.waiting != waiting[lane]:
             text = f"{waiting[lane]} runs of {lane} wait for a slot, not {stands.waiting}"
             yield "P4", text, ""
@@ -112,6 +114,16 @@ def wrong_now(world: World) -> Iterator[Wrong]:
         if number > MOST_WAITING:
             yield "P4", f"{number} tasks of {lane} wait in memory", ""
     yield from _wrong_with_open(world, daemon.core, waiting)
+
+
+def _wrong_with_parked(world: World, lane: LaneState) -> Iterator[Wrong]:
+    """P4: a retry that is due begins, unless as many runs of its lane wait for a slot as may."""
+    first_ns = lane.parked.first_ns
+    if first_ns is None or world.pools_in_force.get(lane.lane.pool) == 0 or not lane.room:
+        return
+    late_ns = world.clock.monotonic_ns() - max(first_ns, world.awake_ns, world.trouble_until_ns)
+    if late_ns > _GRACE_NS:
+        yield "P4", f"a parked retry of {lane.lane} is due since {late_ns / 1e9} s", ""
 
 
 def _waits(active: ActiveRun) -> bool:

@@ -25,9 +25,12 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.chains import Chains
 from crond_py.engine.core import Core
+from crond_py.engine.events import RetryDue
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.lines import Line, Place, Ticket
 from crond_py.engine.outbox import Outbox
+from crond_py.engine.parked import ParkedRuns
+from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
@@ -319,6 +322,23 @@ def count_what_is_behind(old: Callable[..., None]) -> Callable[..., None]:
     return watch
 
 
+def keep_what_is_parked(old: Callable[..., None]) -> Callable[..., None]:
+    """Park a run, and have its retry begin from memory, too."""
+
+    def park(self: Parking, active: ActiveRun, number: int, deadline_ns: int) -> None:
+        old(self, active, number, deadline_ns)
+        if active.stage is Stage.ENDED and active.run.id not in self._register.runs:
+            active.stage = Stage.RETRY
+            self._parts.timers.call_at(deadline_ns, RetryDue(active))
+
+    return park
+
+
+def park_without_delay(old: Callable[..., None]) -> Callable[..., None]:
+    """Take up what is parked as soon as may be."""
+    return lambda self, _deadline_ns, run_id: old(self, 0, run_id)
+
+
 def reversed_priorities(_old: object) -> Callable[..., None]:
     """Keep the priorities of a pool in the wrong order."""
 
@@ -496,11 +516,14 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         "P4",
     ),
     "a full lane is never taken up again": (Tasks, "_begun", one_less_waits, "P1 P4"),
-    "what waits for its predecessor fills a lane": (Tasks, "_watch", count_what_is_behind, "P4"),
+    "what waits for its predecessor fills a lane": (Tasks, "watch", count_what_is_behind, "P4"),
     "elapsed time follows the clock": (Attendance, "clock_set", nothing, "P1 P4"),
     "a cancelled task comes all the same": (Tasks, "cancel", always(True), "P1 P6"),
     "what has moved on is not cancelled": (Tasks, "cancel", cancel_what_is_written, "P6"),
     "of what waited the first alone is cancelled": (Uptake, "enter_row", tell_of_the_first, "P1"),
+    "a parked retry is forgotten": (ParkedRuns, "add", nothing, "P1 P4"),
+    "a parked retry begins twice": (Parking, "_park", keep_what_is_parked, "P1 P2 P4 P5"),
+    "a parked retry begins at once": (ParkedRuns, "add", park_without_delay, "P4"),
     # stop, and what is kept
     "everything is left at a stop": (
         ActiveRun,
@@ -539,7 +562,7 @@ TRIED_FIRST = {
     "no priority ages": 8,
     "every priority ages": 8,
     "the newest waits longest": 8,
-    "who comes to wait has saved up": 201,
+    "who comes to wait has saved up": 1167,
     "nobody's use is by weight": 9,
     "weights are the wrong way round": 9,
 }

@@ -26,6 +26,7 @@ from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.ahead import FARTHEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
+from crond_py.engine.lanes import MOST_RETRIES
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun
@@ -146,7 +147,8 @@ class World:
     last look at the accounts: when (monotonic), how far, and whether a daemon saw it and lived on.
     ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
     instant, as they do not on a real machine. ``sees_timers_first``: of what has happened while it
-    was frozen it hears of its timers before all else.
+    was frozen it hears of its timers before all else. ``most_retries`` runs of tasks wait for
+    their retry in memory; the others are parked.
 
     ``turns`` counts the slots of whose giving something is shown, by what that is.
 
@@ -160,6 +162,7 @@ class World:
     may_step_clock: bool = True
     takes: timedelta = timedelta(0)
     sees_timers_first: bool = field(init=False)
+    most_retries: int = field(init=False)
     random: Random = field(init=False)
     clock: SimClock = field(init=False)
     story: Story = field(init=False)
@@ -199,6 +202,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.sees_timers_first = bool(self.seed // 8 % 2)
+        self.most_retries = (MOST_RETRIES, 0, 1, 2)[self.seed // 16 % 4]
         self.random = Random(self.seed)
         self.clock = SimClock(BEGIN)
         self.story = Story(self.clock)
@@ -370,6 +374,8 @@ class World:
             remove_outputs=lambda _outputs: None,
             task_reader=lambda _crontab: self.tasks,
             most_waiting=MOST_WAITING,
+            most_retries=self.most_retries,
+            parks_from=SECOND,
             host=HOST,
             ends_all=False,
         )
