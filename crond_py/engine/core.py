@@ -405,6 +405,8 @@ class Core:
                 self._stopper.too_late_due(run)
             case events.LagDue(slots):
                 self._starter.lag_due(slots)
+            case events.KeptBackDue():
+                self._tasks.kept_back_due()
             case events.CyclesDue():
                 self._chains.look_again()
             case events.StopLimitDue():

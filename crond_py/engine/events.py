@@ -69,6 +69,11 @@ class TasksDue:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBackDue:
+    """Some task may be due that has to wait in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
 class CyclesDue:
     """It is time to look up again what jobs that follow others wait for."""
 

@@ -30,6 +30,7 @@ from crond_py.engine.events import TasksDue
 from crond_py.engine.lanes import FirstDues, Hindrance, LaneState
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.presence import Presence
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import Crowd, seen
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log
@@ -88,6 +89,7 @@ class Tasks:
         self._unread: dict[LaneState, None] = {}
         self._has_fed = False
         self._unwritten: dict[int, Task] = {}
+        self._presence = Presence(parts, ledger, self._attendance, self._attend)
         self._pools: frozenset[str] = frozenset()
 
     # --- start, reload, stop --------------------------------------------------------------
@@ -168,6 +170,7 @@ class Tasks:
             if lane.timer is not None:
                 self._note_if_late(lane, now)
             self._disarm(lane)
+        self._presence.stop()
         if self._lanes:
             self._attend()
 
@@ -201,6 +204,7 @@ class Tasks:
             lane.open += 1
             if self._first_dues.note(lane, task.due):
                 self.arm(lane)
+            self._presence.has_come(lane)
         return [
             replace(each, task=replace(each.task, due=wall(each.task.lane.scale, each.task.due)))
             for each in submitted
@@ -312,6 +316,10 @@ class Tasks:
             )
         return troubles
 
+    def kept_back_due(self) -> None:
+        """Note that we are there as tasks come due that have to wait."""
+        self._presence.look()
+
     # --- taking up ------------------------------------------------------------------------
 
     def due(self, lane: LaneState, fired_at: datetime) -> None:
@@ -385,6 +393,7 @@ class Tasks:
         if not room and not is_held:
             if lane.first_due is not None:
                 lane.hinder(Hindrance.FULL, self._parts.timekeeper.reading())
+                self._presence.keep_back(lane)
             return  # it is hungry again when there is some
         room -= self._parking.take_up_due(lane, room)
         most = room + len(self._unwritten) + 1
@@ -457,6 +466,7 @@ class Tasks:
         """Forget a lane that has nothing left."""
         if not lane.open and not lane.waiting and not lane.parked:
             self._disarm(lane)
+            self._presence.let_go(lane)
             self._first_dues.set(lane, None)
             self._unread.pop(lane, None)
             self._hungry.pop(lane, None)
@@ -474,6 +484,7 @@ class Tasks:
         if self._is_held(lane) or not lane.room:
             if lane.first_due is not None:
                 lane.hinder(Hindrance.HELD if self._is_held(lane) else Hindrance.FULL, now_ns)
+                self._presence.keep_back(lane)
             return
         if lane.first_due is not None and self._task_ns(lane, lane.first_due) > now_ns:
             lane.hindered = ()
@@ -490,6 +501,7 @@ class Tasks:
         return self._parts.timekeeper.deadline(wall - AHEAD)
 
     def _wait(self, lane: LaneState, deadline_ns: int) -> None:
+        self._presence.let_go(lane)
         lane.deadline_ns = deadline_ns
         lane.timer = self._parts.timers.call_at(
             deadline_ns, TasksDue(lane), priority=lane.lane.priority
