@@ -57,6 +57,7 @@ class Attendance:
         now = parts.timekeeper.now()
         self._cursor = Cursor(TASKS, "tasks", 0, now, now, anchor=EPOCH, past=self._clock())
         self._written: Cursor | None = None
+        self._reached = EPOCH  # before the wall clock was set back, in this life
 
     @property
     def era(self) -> int:
@@ -123,10 +124,16 @@ class Attendance:
         self._note(after, until, WAS_FROZEN)
 
     def clock_set(self, step: timedelta, now: datetime) -> None:
-        """Note that the wall clock was set by ``step`` and reads ``now``."""
+        """Note that the wall clock was set by ``step`` and reads ``now``.
+
+        A clock that was set back, and is right again, has not jumped over what it had shown before.
+        """
+        if step < timedelta(0):
+            self._reached = max(self._reached, now - step)
         self._move(step, now)
         if step > timedelta(0):
-            self._add(Absence(Scale.WALL, now - step, now, WAS_SET_FORWARD))
+            after = max(now - step, self._reached)
+            self._add(Absence(Scale.WALL, after, now, WAS_SET_FORWARD))
         if self._written is not None:
             self._write()
 
@@ -193,6 +200,12 @@ class Attendance:
         if new.after >= new.until:
             return
         absences = list(self._cursor.absences)
+        if new.outcome is Outcome.MISSED:
+            for each in [each for each in absences if _are_one(each, new)]:
+                absences.remove(each)
+                new = replace(
+                    new, after=min(each.after, new.after), until=max(each.until, new.until)
+                )
         if new.outcome is Outcome.LOST:
             absences.insert(0, new)
         else:
@@ -216,6 +229,16 @@ class Attendance:
 
 def _kind(absence: Absence) -> tuple[Scale, Outcome]:
     return absence.scale, absence.outcome
+
+
+def _are_one(absence: Absence, other: Absence) -> bool:
+    """Tell whether two absences are one stretch, and for one reason."""
+    return (
+        _kind(absence) == _kind(other)
+        and absence.why == other.why
+        and absence.after <= other.until
+        and other.after <= absence.until
+    )
 
 
 def _has(absence: Absence, task: Task) -> bool:

@@ -702,6 +702,40 @@ def test_absences_are_bounded(world: World, scale: Scale) -> None:
     assert absences(world) == ()
 
 
+def test_one_freeze_is_one_absence(world: World) -> None:
+    """P1: however many lanes are late for it, it takes the place of no other."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    submit(world, new_task(world, skip, pool="small", in_=10 * SECOND))
+    hold(world)
+    restart(world, 30 * SECOND)
+    world.pass_time(5 * SECOND)
+    crowd = (new_task(world, group=f"{n}", in_=10 * SECOND) for n in range(MOST_ABSENCES + 4))
+    submit(world, *crowd)
+    world.freeze(MINUTE)
+    world.pass_time(5 * SECOND)
+    whys = [each.why for each in absences(world) if each.scale is Scale.STEADY]
+    assert len(whys) == len(set(whys))
+    release(world)
+    world.pass_time(MINUTE)
+    assert outcomes(world, "task:1") == ["missed"]
+
+
+def test_clock_that_is_set_back_and_right_again(world: World) -> None:
+    """What was due while pycron ran, and waits, was not jumped over; what was not shown was."""
+    skip = replace(PLAIN, missed=Missed.SKIP)
+    for due in (20 * SECOND, 40 * SECOND):
+        submit(world, new_task(world, skip, pool="small", in_=due, scale=Scale.WALL))
+    hold(world)
+    world.pass_time(30 * SECOND)
+    world.set_clock(-20 * SECOND)
+    world.pass_time(SECOND)
+    world.set_clock(35 * SECOND)
+    world.pass_time(5 * SECOND)
+    release(world)
+    assert outcomes(world, "task:1") == ["succeeded"]
+    assert missed_reasons(world, range(2, 3)) == {'the clock was set forward; missed = "skip"'}
+
+
 def test_what_may_have_run_does_not_come_again_with_the_clock(world: World) -> None:
     """P2: what is lost stays so, also where the clock is set back to before it."""
     (first,) = submit(world, new_task(world, in_=10 * SECOND))
