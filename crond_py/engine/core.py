@@ -21,6 +21,7 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.chains import Chains
 from crond_py.engine.gathering import Gathering
+from crond_py.engine.outbox import NotWrittenError
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register, absent_pool
 from crond_py.engine.pools import Slots
@@ -92,7 +93,7 @@ class Core:
         self._tasks = Tasks(
             parts, register, self._admitter, self._agenda, ledger, parking=self._parking
         )
-        self.task_ends = TaskEnds(parts.outbox, register, ledger)
+        self.task_ends = TaskEnds(parts, register, ledger)
         register.enter_task = self._tasks.enter
         register.on_outcome = self._concluded
         self._ledger_trouble = ""
@@ -413,6 +414,8 @@ class Core:
                 self.end_runs(WAITED_NO_LONGER)
             case events.StartsGivenUpDue():
                 self._are_starts_given_up = True
+            case events.AskAgainDue(ask):
+                self._parts.ask(ask)
             case events.LedgerRetryDue():
                 self._ledger_retry = None  # every batch ends with a flush
             case events.LedgerSettleDue():
@@ -459,7 +462,7 @@ class Core:
             self._ledger_retry = None
         try:
             self._flush_outbox()
-        except LedgerError as error:
+        except NotWrittenError as error:
             if not self._ledger_trouble:
                 log.error(
                     "the ledger cannot be written; runs wait until it can",
@@ -479,7 +482,7 @@ class Core:
         """Write and act; an effect that fails holds up none of the others."""
         is_done = False
         while not is_done:
-            with _outliving("effect not carried out", but=LedgerError):
+            with _outliving("effect not carried out", but=NotWrittenError):
                 self._parts.outbox.flush()
                 is_done = True
             is_done = is_done or not self._parts.outbox.has_work
@@ -609,7 +612,7 @@ class Core:
             self._parking.call_at_end(run_id, callback)
             return
         # It has its outcome, which the ledger could not take yet.
-        self._parts.outbox.then(lambda: callback(self._ledger.run(run_id) or run))
+        self._parts.then_ask(lambda: callback(self._ledger.run(run_id) or run))
 
     def forget_end(self, run_id: int, callback: Callable[[Run], None]) -> None:
         """Do not call back any more; nobody waits."""

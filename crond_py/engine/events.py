@@ -79,6 +79,13 @@ class CyclesDue:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAgainDue:
+    """It is time to ask the ledger again for what it could not tell."""
+
+    ask: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerRetryDue:
     """It is time to try again to write what the ledger did not take."""
 

@@ -19,6 +19,10 @@ ClaimTaken = Callable[[int | None], None]
 Effect = Callable[[], None]
 
 
+class NotWrittenError(LedgerError):
+    """What was handed in could not be written; it is still there."""
+
+
 class Outbox:
     """The engine's writes and the effects that wait for them."""
 
@@ -91,16 +95,16 @@ class Outbox:
     def flush(self) -> None:
         """Commit and act, also on what the effects themselves hand in.
 
-        Raises LedgerError where the ledger can't be written; everything is then still here. What
-        an effect raises comes through, and the effects behind it are left for the next flush.
+        Raises NotWrittenError where the ledger can't be written; everything is then still here.
+        What an effect raises comes through, and those behind it are left for the next flush.
         """
         self._act()
         while self._writes or self._effects or self._urgent:
             try:
                 ids = self._commit()
-            except LedgerError:
+            except LedgerError as error:
                 self.act_unwritten()
-                raise
+                raise NotWrittenError(str(error)) from error
             self._ready.extend(map(partial, self._takers, ids))
             self._ready.extend([*self._effects, *self._urgent])
             self._writes, self._takers, self._effects, self._urgent = [], [], [], []

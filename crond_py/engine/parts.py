@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
 from crond_py.dataclass import dataclass
+from crond_py.engine.events import AskAgainDue
 from crond_py.engine.lanes import LONG_DELAY, MOST_RETRIES, MOST_WAITING
 from crond_py.engine.outbox import Outbox
 from crond_py.engine.pools import Slots
@@ -22,10 +24,15 @@ from crond_py.engine.records import (
     Stage,
 )
 from crond_py.engine.shares import Shares
+from crond_py.engine.telling import fields, log
 from crond_py.engine.timekeeper import Timekeeper
+from crond_py.errors import LedgerError
 from crond_py.model import Run, Task
 from crond_py.ports import AttemptKey, KeptOutputs, Processes, ProcessSpec, Timers
 from crond_py.timetable import host_name
+
+AGAIN = timedelta(seconds=1)
+"""How soon the ledger is asked again that could not tell."""
 
 
 class SpecBuilder(Protocol):
@@ -106,6 +113,18 @@ class Parts:
             earlier_users=tuple(sorted({each for each in earlier if each} - {user, self.own_user})),
             is_user_known=None not in {user, *earlier},
         )
+
+    def then_ask(self, ask: Callable[[], None]) -> None:
+        """Ask the ledger for something once all that was written so far is in it."""
+        self.outbox.then(partial(self.ask, ask))
+
+    def ask(self, ask: Callable[[], None]) -> None:
+        """Ask the ledger for something; where it cannot tell, again in a while."""
+        try:
+            ask()
+        except LedgerError as error:
+            log.warning("the ledger was asked and could not tell", extra=fields(reason=str(error)))
+            self.timers.call_at(self.timekeeper.after(AGAIN), AskAgainDue(ask))
 
     def drop_timer(self, active: ActiveRun, name: str) -> None:
         """Take a timer of a run off the heap, if it has it."""

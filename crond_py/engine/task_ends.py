@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from crond_py.engine.outbox import Outbox
-from crond_py.engine.parts import Register
+from crond_py.engine.parts import Parts, Register
 from crond_py.errors import UnknownNameError
 from crond_py.model import Run, task_id_of, task_job
 from crond_py.ports import Ledger, RunQuery
@@ -21,8 +20,8 @@ TaskEnded = Callable[[Run | None], None]
 class TaskEnds:
     """Keeps who waits, by task."""
 
-    def __init__(self, outbox: Outbox, register: Register, ledger: Ledger) -> None:
-        self._outbox = outbox
+    def __init__(self, parts: Parts, register: Register, ledger: Ledger) -> None:
+        self._parts = parts
         self._register = register
         self._ledger = ledger
         self._waiting: dict[int, list[TaskEnded]] = {}
@@ -32,7 +31,7 @@ class TaskEnds:
         if self._ledger.task(task_id) is None:
             raise UnknownNameError(f"there is no task {task_id}")
         self._waiting.setdefault(task_id, []).append(callback)
-        self._outbox.then(partial(self._look, task_id))
+        self._parts.then_ask(partial(self._look, task_id))
 
     def forget(self, task_id: int, callback: TaskEnded) -> None:
         """Do not call back any more; nobody waits."""
@@ -47,7 +46,7 @@ class TaskEnds:
         task_id = task_id_of(job)
         if task_id in self._waiting:
             # By then the ledger has it, and the run is not among those that go on any more.
-            self._outbox.then(partial(self._look, task_id))
+            self._parts.then_ask(partial(self._look, task_id))
 
     def _look(self, task_id: int) -> None:
         name = task_job(task_id)

@@ -11,9 +11,9 @@ from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call
 from crond_py.engine.thread import Engine
-from crond_py.errors import UnknownNameError
+from crond_py.errors import LedgerError, UnknownNameError
 from crond_py.model import Lane, Outcome, Run, Scale
-from crond_py.ports import NewTask
+from crond_py.ports import NewTask, RunQuery
 from tests.simulation.world import World
 from tests.unit.engine.conftest import MachineWith
 
@@ -108,3 +108,35 @@ def test_nobody_waits_for_a_task_that_is_not_there(engine: Engine) -> None:
     """It is an error at once, and no waiting."""
     with pytest.raises(UnknownNameError, match="there is no task 999"):
         engine.wait_task(999, timedelta(hours=1))
+
+
+def test_ledger_that_cannot_tell(
+    world: World, core: Core, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: who waits is told once it can, and a question that failed holds up no start."""
+    task_id = submit(world, core)
+    tells = world.ledger.task
+    lane = Lane("tiny", 0, "bob", Scale.STEADY)
+    due = world.clock.now() + MINUTE
+    other = NewTask(lane, due, world.tasks.define(PLAIN), "bob", None)
+    core.submit([other, other])  # one after the other, as there is one slot
+    seen = wait(core, task_id)
+    asked: list[int] = []
+
+    def fail_once(number: int) -> object:
+        asked.append(number)
+        if len(asked) == 1:
+            raise LedgerError("disk I/O error")
+        return tells(number)
+
+    world.pass_time(MINUTE - timedelta(seconds=1))
+    monkeypatch.setattr(world.ledger, "task", fail_once)
+    world.pass_time(MINUTE)
+    assert len(asked) > 1
+    assert [run is not None and run.outcome for run in seen] == [Outcome.SUCCEEDED]
+    first, second = (world.ledger.runs(RunQuery(job=f"task:{n}", limit=1))[0] for n in (2, 3))
+    ended, began = first.attempts[0].finished_at, second.attempts[0].started_at
+    assert ended is not None
+    assert began is not None
+    assert began - ended < timedelta(milliseconds=500)
+    assert not any("cannot be written" in record.message for record in caplog.records)
