@@ -120,9 +120,13 @@ def _is_outside(world: World, name: str, like: Run) -> bool:
     return bool(begun) and not begun & above
 
 
-def _newest(world: World, name: str) -> Run | None:
-    """Return the newest run of a job, of whatever cycle."""
-    mine = (run for run in world.ledger._content.runs.values() if run.job == name)
+def _newest(world: World, name: str, before: Run) -> Run | None:
+    """Return the newest run of a job, of whatever cycle, that was entered before another one.
+
+    What is entered after that, if in the same breath, could not count.
+    """
+    runs = world.ledger._content.runs.values()
+    mine = (run for run in runs if run.job == name and run.id < before.id)
     return max(mine, key=lambda run: (run.due, run.id), default=None)
 
 
@@ -183,7 +187,7 @@ def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:
         for name in trigger.conditions:
             known = next(iter(reversed(_rows_of_any_era(world, name, run.due))), None)
             if known is None and _is_outside(world, name, run):
-                known = _newest(world, name)
+                known = _newest(world, name, before=run)
             rows[name] = known
     met = [
         row is not None
