@@ -537,7 +537,8 @@ def _follows_its_predecessor(inspector: Inspector, tree: Tree, run: Run) -> Wron
     definitions = inspector.world.requests.definitions[run.job]
     for attempt in run.attempts[:-1]:
         yield from _may_be_followed(attempt, definitions)
-        if AttemptKey(run.id, attempt.number) in inspector.world.requests.left_running:
+        was_left = AttemptKey(run.id, attempt.number) in inspector.world.requests.left_running
+        if was_left and not _is_timed_out_for_its_rest(attempt):
             yield "P3", f"attempt {attempt.number} was left by a stop, and it is run again"
         earlier = inspector.world.tree_of(AttemptKey(run.id, attempt.number))
         if earlier is not None and earlier.alive and _counts_as_alive(inspector, earlier):
@@ -562,6 +563,14 @@ def _waits_for_its_retry(inspector: Inspector, tree: Tree, run: Run) -> Wrong:
     if tree.started_at < before.finished_at + least:
         after = tree.started_at - before.finished_at
         yield "P4", f"attempt {tree.key.number} was started {after} after the one before it"
+
+
+def _is_timed_out_for_its_rest(attempt: Attempt) -> bool:
+    """Tell whether what lived on may have been the command, and was ended at its timeout.
+
+    The ledger missed its start, so nobody knew that the command itself had ended before.
+    """
+    return attempt.outcome is Outcome.TIMED_OUT and attempt.pid is None
 
 
 def _may_be_followed(attempt: Attempt, definitions: list[Job]) -> Wrong:

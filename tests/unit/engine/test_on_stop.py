@@ -182,6 +182,26 @@ def test_what_was_taken_over_and_then_left_is_not_run_again(machine_with: Machin
     assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
 
 
+def test_what_was_taken_over_and_then_left_may_take_too_long(machine_with: MachineWith) -> None:
+    """P1, P6: what is found may be the command, so its timeout holds, and it is tried again."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, timeout=30 * MINUTE)
+    world = machine_with(replace(job, retry=Retry(attempts=2, delay=5 * MINUTE)))
+    world.machine.behaviours["a"] = Behaviour(lasts=(20 * MINUTE,), leaves=(40 * MINUTE,))
+    world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
+    world.crash_at, world.crash_in = "after a start", 1
+    world.pass_time(2 * SECOND)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    stop(world)
+    world.kill_daemon()
+    world.pass_time(25 * MINUTE)
+    world.boot_daemon()
+    world.pass_time(15 * MINUTE)
+    (run,) = rows(world)
+    assert [str(attempt.outcome) for attempt in run.attempts] == ["timed_out", "None"]
+    assert not any(tree.alive for tree in world.machine.trees[:-1])
+
+
 def test_what_ends_with_its_container_has_not_ended_by_itself(machine_with: MachineWith) -> None:
     """P3: the machine goes on, and its boot with it."""
     world = machine_with(
