@@ -368,7 +368,9 @@ class Accounts:
             text = f"it is accounted for from {cursor.baseline}, and came into force after {since}"
             self._breach(text, name)
         self._doubt_overlaps(name, new)
-        if is_one_off and self.closed[name]:
+        # What is past when it is first read has its account from before that.
+        earlier = self.world.requests.definitions[name][:-1]
+        if is_one_off and (self.closed[name] or not all(map(_is_counted, earlier))):
             new.is_sure = False
         self.open[name] = new
 
