@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from crond_py.crontab.model import AfterTrigger
 from crond_py.engine.records import JobState
+from crond_py.engine.rows import Rows
 from crond_py.model import Cause, Run
-from crond_py.ports import Ledger, RunQuery
+from crond_py.ports import Gap
 
-Rows = Callable[[str], Iterable[Run]]
+RowsOfCycle = Callable[[str], Iterable[Run]]
 """Returns the rows that a job has of a cycle."""
 
 
 def outside(
-    upstreams: Iterable[str], news: str, rows: Rows, states: Mapping[str, JobState]
+    upstreams: Iterable[str], news: str, rows: RowsOfCycle, states: Mapping[str, JobState]
 ) -> set[str]:
     """Return which of the jobs without a row of a cycle are no part of it, as it was begun by hand.
 
@@ -31,12 +32,12 @@ def outside(
     return {name for name in upstreams if begun not in _with_those_above(name, states)}
 
 
-def newest_run(ledger: Ledger, job: str) -> tuple[Run | None, str]:
+def newest_run(rows: Rows, job: str, gap: Gap | None) -> tuple[Run | None, str]:
     """Return the newest run of a job, of whatever cycle, or why it cannot count."""
-    run = next(iter(ledger.runs(RunQuery(job=job, limit=1))), None)
+    run = rows.newest(job)
     if run is None:
         return None, f"{job} has not been run yet"
-    if ledger.gap is not None and run.due <= ledger.gap.until:
+    if gap is not None and run.due <= gap.until:
         return None, "the ledger has lost its newest records"
     if run.outcome is None:
         return None, f"{job} is not over yet, in {which(run)}"
@@ -48,11 +49,10 @@ def which(run: Run) -> str:
     return f"its run due {run.due.isoformat(timespec='seconds')}"
 
 
-def _begun_by_hand(job: str, rows: Rows, states: Mapping[str, JobState]) -> str | None:
+def _begun_by_hand(job: str, rows: RowsOfCycle, states: Mapping[str, JobState]) -> str | None:
     """Return the job by whose run by hand the cycle began that a job is part of, if one did.
 
-    What is written in this moment the ledger does not have yet, nor what it has forgotten: it is
-    looked for further up.
+    What the ledger has forgotten is looked for further up.
     """
     for name in _with_those_above(job, states):
         for run in rows(name):

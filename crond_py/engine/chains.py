@@ -33,11 +33,12 @@ from crond_py.engine.cycles import Cycle, Join
 from crond_py.engine.events import CyclesDue
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import Conclusion, JobState
+from crond_py.engine.rows import Rows
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
 from crond_py.policy import TICK, Follow, judge_upstream
-from crond_py.ports import Claim, Ledger, RunQuery, Timer
+from crond_py.ports import Claim, Ledger, Timer
 
 AGAIN = timedelta(seconds=1)
 """How soon the ledger is asked again that could not be read."""
@@ -56,6 +57,7 @@ class Chains:
         self._register = register
         self._admitter = admitter
         self._ledger = ledger
+        self._rows = Rows(ledger, parts.outbox)
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, Join] = {}
         self._heads: dict[str, str | None] = {}
@@ -138,7 +140,7 @@ class Chains:
         if self.pending(join.upstreams, known[0], join):
             return None
         for name in join.upstreams:
-            run = max(self._rows(name, known[0], join), key=lambda run: run.era, default=None)
+            run = self._newest_of_cycle(name, known[0], join)
             if run is not None and run.outcome is not None:
                 ended.append(Conclusion(name, run.era, due, run.outcome))
         return ended
@@ -281,13 +283,14 @@ class Chains:
         if self._in_force_since < due <= self._parts.timekeeper.now():
             return False
         job = state.job.name
-        is_open = any(active.run.era == era for active in state.open_at(due))
-        if is_open or self._parts.outbox.has_claim(job, era, due):
+        in_memory = [active.run for active in state.open_at(due)]
+        in_memory += self._parts.outbox.unwritten.at(job, due)
+        if any((run.era, run.due) == (era, due) for run in in_memory):
             return True
         if self._again is not None:
             return False
         try:
-            runs = self._ledger.runs(RunQuery(job=job, since=due, until=due + TICK, limit=10))
+            runs = self._rows.at(job, due)
         except LedgerError as error:
             self._not_read(job, error)
             return False
@@ -335,18 +338,18 @@ class Chains:
         self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion
     ) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
-        if self._rows(state.job.name, news, join):
+        if self._rows_of_cycle(state.job.name, news, join):
             cycle.is_decided = True  # before a restart
             return
         outside: set[str] | None = None
         for upstream in unknown:
-            run = max(self._rows(upstream, news, join), key=lambda run: run.era, default=None)
+            run = self._newest_of_cycle(upstream, news, join)
             why_not, of_which = f"nobody knows what became of {upstream}", ""
             if run is None and outside is None:
-                rows = partial(self._rows, news=news, join=join)
+                rows = partial(self._rows_of_cycle, news=news, join=join)
                 outside = by_hand.outside(unknown, news.job, rows, self._register.states)
             if run is None and outside is not None and upstream in outside:
-                run, why_not = by_hand.newest_run(self._ledger, upstream)
+                run, why_not = by_hand.newest_run(self._rows, upstream, self._ledger.gap)
                 of_which = f", in {by_hand.which(run)}" if run is not None else ""
             if run is None or run.outcome is None:
                 cycle.is_decided = True
@@ -358,14 +361,14 @@ class Chains:
             if not self._judge(state, join.trigger, cycle, known, of_which):
                 return
 
-    def _rows(self, name: str, news: Conclusion, join: Join) -> list[Run]:
-        """Return what the ledger has of a job's run of the cycle."""
-        query = RunQuery(job=name, since=news.due, until=news.due + TICK, limit=10)
-        return [
-            run
-            for run in self._ledger.runs(query)
-            if run.due <= news.due and (not join.has_one_head or run.era == news.era)
-        ]
+    def _rows_of_cycle(self, name: str, news: Conclusion, join: Join) -> list[Run]:
+        """Return the rows that a job has of the cycle."""
+        rows = self._rows.at(name, news.due)
+        return [run for run in rows if not join.has_one_head or run.era == news.era]
+
+    def _newest_of_cycle(self, name: str, news: Conclusion, join: Join) -> Run | None:
+        rows = self._rows_of_cycle(name, news, join)
+        return max(rows, key=lambda run: run.era, default=None)
 
     def _not_to_come(self, cycle: Cycle, news: Conclusion, join: Join) -> list[str]:
         """Return which of the jobs that a cycle waits for bring it no outcome any more.
@@ -402,7 +405,7 @@ class Chains:
         newest = self._newest_to_come(others, news, join)
         for name in others:
             if name in newest and all(
-                run.era < newest[name] for run in self._rows(name, news, join)
+                run.era < newest[name] for run in self._rows_of_cycle(name, news, join)
             ):
                 pending.add(name)
         return pending

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 
+from crond_py.engine.rows import Unwritten
 from crond_py.errors import LedgerError
 from crond_py.ports import Claim, Ledger, SetAttempt, SetRun, Write
 
@@ -33,7 +33,7 @@ class Outbox:
         self._effects: list[Effect] = []
         self._urgent: list[Effect] = []
         self._ready: deque[Effect] = deque()
-        self._claimed: set[tuple[str, int, datetime]] = set()
+        self._unwritten: Unwritten | None = None
         self._is_durable = False
 
     @property
@@ -52,16 +52,19 @@ class Outbox:
         """Whether something waits to be written that is to survive a power cut."""
         return self._is_durable
 
+    @property
+    def unwritten(self) -> Unwritten:
+        """What waits to be written, by the rows that it will make."""
+        if self._unwritten is None:
+            self._unwritten = Unwritten()
+        self._unwritten.catch_up(self._writes)
+        return self._unwritten
+
     def claim(self, claim: Claim, then: ClaimTaken) -> None:
         """Enter a run; ``then`` gets its id once that is durable, None if it was refused."""
         self._writes.append(claim)
         self._takers.append(then)
-        self._claimed.add((claim.job, claim.era, claim.due))
         self._is_durable = True
-
-    def has_claim(self, job: str, era: int, due: datetime) -> bool:
-        """Whether the run of an occurrence waits to be written."""
-        return (job, era, due) in self._claimed
 
     def is_about(self, run_id: int) -> bool:
         """Whether something of a run waits to be written."""
@@ -108,7 +111,7 @@ class Outbox:
             self._ready.extend(map(partial, self._takers, ids))
             self._ready.extend([*self._effects, *self._urgent])
             self._writes, self._takers, self._effects, self._urgent = [], [], [], []
-            self._claimed.clear()
+            self._unwritten = None
             self._is_durable = False
             self._act()
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from crond_py.crontab.model import StartupTrigger
+from crond_py.errors import LedgerError
 from crond_py.model import Cause, OnCrash
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
@@ -141,6 +142,36 @@ def test_what_still_runs_is_not_waited_for(machine_with: MachineWith) -> None:
     assert said(world, "end") == [("skipped", reason)]
     world.pass_time(15 * MINUTE)
     assert outcomes(world, "end") == ["succeeded", "skipped"]
+
+
+@pytest.mark.parametrize("apart", [timedelta(0), timedelta(milliseconds=10), 5 * SECOND], ids=str)
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_two_by_hand_that_end_together(
+    machine_with: MachineWith, apart: timedelta, *, is_writable: bool
+) -> None:
+    """P1: the one that ends last finds the other one over, be that written yet or not."""
+    world = machine_with(*TWO)
+    behave(world, head=Behaviour(exits=(BAD,)), other=Behaviour(exits=(BAD,)))
+    to_the_hour(world)
+    assert outcomes(world, "end") == ["skipped"]
+    behave(world, head=Behaviour(lasts=(5 * SECOND,), exits=(OK,)))
+    behave(world, other=Behaviour(lasts=(4 * SECOND + apart,), exits=(OK,)))
+    ask(world, "trigger", "head")
+    world.pass_time(SECOND)
+    ask(world, "trigger", "other")
+    if not is_writable:
+        world.set_trouble(LedgerError("the disk is full"))
+    world.pass_time(MINUTE)
+    world.set_trouble(None)
+    world.pass_time(MINUTE)
+    assert sorted(outcomes(world, "end")) == ["skipped", "skipped", "succeeded"]
+    newest = rows(world, "head")[-1], rows(world, "other")[-1]
+    first_sees = [
+        f"upstream_unknown: {run.job} is not over yet, in its run due {instant(run.due)}"
+        for run in newest
+    ]
+    (reason,) = (reason for _, reason in said(world, "end") if "not over yet" in reason)
+    assert reason in first_sees
 
 
 def test_what_is_part_of_the_cycle_counts_by_its_run_there(machine_with: MachineWith) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from crond_py.engine.outbox import Outbox
 from crond_py.errors import LedgerError
-from crond_py.model import Cause, State
+from crond_py.model import Cause, Outcome, State
 from crond_py.ports import Claim, SetRun, Write
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 CLAIM = Claim("j", 0, NOW, Cause.SCHEDULE, State.QUEUED, NOW)
 
 
@@ -77,6 +79,24 @@ def test_nothing_is_lost_when_the_ledger_fails() -> None:
     outbox.flush()
     assert seen == [1]
     assert ledger.calls == [([CLAIM, SetRun(7, State.RUNNING)], True)]
+
+
+def test_what_waits_to_be_written_is_known_until_it_is() -> None:
+    """Rows that are to come are told, and outcomes of those that are there, till it is written."""
+    ledger = Recorder()
+    outbox = Outbox(ledger)
+    outbox.claim(CLAIM, lambda _: None)
+    assert [run.due for run in outbox.unwritten.at("j", NOW)] == [NOW]
+    row = replace(outbox.unwritten.newest("j")[0], id=7)
+    outbox.write(SetRun(7, State.DONE, outcome=Outcome.FAILED, finished_at=NOW))
+    assert outbox.unwritten.changed(row).outcome is Outcome.FAILED
+    stretch = replace(CLAIM, due=NOW + HOUR, last_due=NOW + 3 * HOUR, count=3)
+    outbox.claim(stretch, lambda _: None)
+    assert [run.count for run in outbox.unwritten.at("j", NOW + 2 * HOUR)] == [3]
+    assert outbox.unwritten.newest("j")[0].due == NOW + HOUR
+    outbox.flush()
+    assert outbox.unwritten.at("j", NOW) == outbox.unwritten.newest("j") == []
+    assert outbox.unwritten.changed(row) == row
 
 
 def test_effects_may_hand_in_more() -> None:
