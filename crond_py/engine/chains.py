@@ -118,7 +118,7 @@ class Chains:
             cycle.is_decided = True  # here: it may be an open one of those that wait by now
             for news in ended or ():
                 self._follow(changed.name, news)
-            if ended == [] and not self._has_row(state, cycle.era, due):
+            if ended == [] and not self._has_row(state, cycle, due):
                 self._skip(state, cycle.era, due, NOT_FOLLOWED)
 
     def _ended(
@@ -260,7 +260,7 @@ class Chains:
         if follow is Follow.WAIT and not is_forgotten:
             return True
         cycle.is_decided = True
-        if self._has_row(state, cycle.era, news.due):
+        if self._has_row(state, cycle, news.due):
             return False
         if is_forgotten:
             reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
@@ -274,7 +274,7 @@ class Chains:
             self._skip(state, cycle.era, news.due, why, level=level)
         return False
 
-    def _has_row(self, state: JobState, era: int, due: datetime) -> bool:
+    def _has_row(self, state: JobState, cycle: Cycle, due: datetime) -> bool:
         """Whether a run of a cycle has been made or skipped, as the job waited for others before.
 
         That is asked only of cycles that are older than the crontab in force. Where the ledger
@@ -285,16 +285,31 @@ class Chains:
         job = state.job.name
         in_memory = [active.run for active in state.open_at(due)]
         in_memory += self._parts.outbox.unwritten.at(job, due)
-        if any((run.era, run.due) == (era, due) for run in in_memory):
+        if any((run.era, run.due) == (cycle.era, due) for run in in_memory):
             return True
         if self._again is not None:
             return False
         try:
-            runs = self._rows.at(job, due)
+            return self._is_in_ledger(state, cycle, due)
         except LedgerError as error:
             self._not_read(job, error)
             return False
-        return any((run.era, run.due) == (era, due) for run in runs)
+
+    def _is_in_ledger(self, state: JobState, cycle: Cycle, due: datetime) -> bool:
+        """Whether a job has its row of a cycle, perhaps by the era of a head that it had before.
+
+        Where an instant has come again, there are rows of other cycles of that instant, too. What
+        the job waits for now has its own rows of those.
+        """
+        eras = {run.era for run in self._rows.at(state.job.name, due) if run.due == due}
+        if not eras or cycle.era in eras:
+            return bool(eras)
+        trigger = state.job.trigger
+        for upstream in trigger.conditions if isinstance(trigger, AfterTrigger) else ():
+            own = {run.era for run in self._rows.at(upstream, due)}
+            own.discard(cycle.eras.get(upstream, max(own, default=0)))
+            eras -= own
+        return bool(eras)
 
     # --- what is not known in memory ------------------------------------------------------
 
@@ -338,7 +353,8 @@ class Chains:
         self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion
     ) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
-        if self._rows_of_cycle(state.job.name, news, join):
+        has_row = self._rows_of_cycle(state.job.name, news, join)
+        if has_row or self._is_in_ledger(state, cycle, news.due):
             cycle.is_decided = True  # before a restart
             return
         outside: set[str] | None = None

@@ -970,6 +970,54 @@ def test_what_is_followed_by_now_may_have_another_era(machine_with: MachineWith)
     assert outcomes(world, "c") == ["succeeded"]
 
 
+def _heads_of_two_eras(machine_with: MachineWith, *upstreams: str) -> World:
+    """Return what stands before an hour at which ``a`` has a lower era than ``b``, long a run."""
+    world = machine_with(SIDES[1], SIDES[2])
+    world.machine.tells_exits = True
+    world.pass_time(12 * HOUR + MINUTE)
+    world.set_clock(-4 * HOUR)
+    reload(world, *_follows(*upstreams))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)), c=Behaviour(exits=(OK,)))
+    return world
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("before", ["b", "ab", "bd"])
+@pytest.mark.parametrize("exit_", [OK, BAD])
+@pytest.mark.parametrize("by_now", ["a", "ad"])
+def test_a_cycle_that_was_decided_by_a_head_of_another_era(
+    machine_with: MachineWith, before: str, by_now: str, exit_: Exit, *, restarts: bool
+) -> None:
+    """P2: it is neither decided nor run again, by whatever head it is told again."""
+    world = _heads_of_two_eras(machine_with, *before)
+    behave(world, b=Behaviour(exits=(exit_,)))
+    to_the_hour(world, MINUTE)
+    eras = [max(run.era for run in rows(world, name)) for name in "ab"]
+    assert eras[0] < eras[1]  # else this test shows nothing
+    is_decided = exit_ is BAD or "a" not in before
+    assert len(rows(world, "c")) == is_decided
+    _put_in_force(world, *_follows(*by_now), restarts=restarts)
+    world.pass_time(15 * MINUTE)
+    assert len(rows(world, "c")) == len(rows(world, "last")) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_instant_that_came_again_is_decided_again(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P1: it is another cycle, though the job was in the crontab in the first one, too."""
+    world = machine_with(*_follows("a"))
+    world.machine.tells_exits = True
+    world.pass_time(12 * HOUR + MINUTE)
+    world.set_clock(-4 * HOUR)
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    before = outcomes(world, "c")
+    _put_in_force(world, *_follows("a"), restarts=restarts)
+    world.pass_time(15 * MINUTE)
+    assert sorted(outcomes(world, "c")) == sorted([*before, "succeeded"])
+
+
 def test_the_ledger_is_not_asked_of_new_cycles(
     machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
