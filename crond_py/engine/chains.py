@@ -185,20 +185,18 @@ class Chains:
 
     def concluded(self, conclusion: Conclusion) -> None:
         """Take note of an outcome, and make or skip the runs that wait for it, down the chain."""
-        if conclusion.job not in self._followers:
-            return
-        if self._is_at_it:  # whoever is will see it
+        if self._is_at_it:  # whoever is will see it, and who follows it then
             self._news.append(conclusion)
-            return
-        with self.collecting():
-            self._news.append(conclusion)
+        elif self.is_followed(conclusion.job):
+            with self.collecting():
+                self._news.append(conclusion)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """Only take note of outcomes, and see in the end to what follows from all of them.
 
         At a start some are told of before all the runs, and all that was missed, are known that
-        others wait for.
+        others wait for; at a reload before it is known who waits.
         """
         self._is_at_it = True
         try:

@@ -158,18 +158,19 @@ class Core:
         now = self._parts.timekeeper.now()
         for name in [name for name in states if name not in crontab.jobs]:
             self._remove(states[name])
-        for name, job in crontab.jobs.items():
-            state = states.get(name)
-            if state is None:
-                state = self._agenda.enter(job, cursors.get(name), now, at_start=False)
-                state.last = last.get(name)
-                self._agenda.begin([state], now)
-            else:
-                self._agenda.replace_job(state, job)
-                if not job.enabled:
-                    self._withdraw(state, "the job was disabled in the crontab")
-                self._attempts.renew_waiting(state)
-        self._chains.set_jobs(self._register.states.values())
+        with self._chains.collecting():  # what is settled here is followed by the new ones, too
+            for name, job in crontab.jobs.items():
+                state = states.get(name)
+                if state is None:
+                    state = self._agenda.enter(job, cursors.get(name), now, at_start=False)
+                    state.last = last.get(name)
+                    self._agenda.begin([state], now)
+                else:
+                    self._agenda.replace_job(state, job)
+                    if not job.enabled:
+                        self._withdraw(state, "the job was disabled in the crontab")
+                    self._attempts.renew_waiting(state)
+            self._chains.set_jobs(states.values())
         self._chains.look_again()
         self._starter.fill_all()
 

@@ -10,12 +10,13 @@ from typing import NoReturn
 
 import pytest
 
-from crond_py.crontab.model import AfterTrigger, CronTrigger, Job, Pool, StartupTrigger
+from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, Job, Pool, StartupTrigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
 from crond_py.policy import Occurrences
 from tests.simulation.fakes import Behaviour
+from tests.simulation.jobs import BEGIN
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
 from tests.unit.engine.counting import steps
@@ -756,6 +757,25 @@ def test_a_reload_changes_what_is_waited_for(
     (end,) = rows(world, "end")
     assert end.outcome == outcome
     assert end.reason.startswith(reason)
+    assert outcomes(world, "last") == ["succeeded"]
+
+
+ONCE = Job("once", AtTrigger(BEGIN - HOUR), "true", missed=Missed.SKIP)
+
+
+@pytest.mark.parametrize("before", [(), (replace(ONCE, trigger=HEAD.trigger),)], ids=["new", "old"])
+@pytest.mark.parametrize("upstreams", [("once",), ("once", "twice")])
+def test_what_is_missed_as_a_reload_brings_it(
+    machine_with: MachineWith, before: tuple[Job, ...], upstreams: tuple[str, ...]
+) -> None:
+    """P1: what the same reload has follow it has its row of that cycle, and so has the next."""
+    world = machine_with(*before)
+    twice = replace(ONCE, name="twice")
+    reload(world, after("last", next="any"), after("next", *upstreams), ONCE, twice)
+    world.pass_time(SECOND)
+    assert outcomes(world, "once") == ["missed"]
+    (row,) = rows(world, "next")
+    assert (row.due, row.reason) == (BEGIN - HOUR, "upstream_failed: once was missed")
     assert outcomes(world, "last") == ["succeeded"]
 
 
