@@ -142,7 +142,7 @@ class Chains:
         for name in join.upstreams:
             run = self._newest_of_cycle(name, known[0], join)
             if run is not None and run.outcome is not None:
-                ended.append(Conclusion(name, run.era, due, run.outcome))
+                ended.append(_conclusion(run, run.outcome, run.era, due))
         return ended
 
     def look_again(self) -> None:
@@ -230,7 +230,7 @@ class Chains:
         if join is not None and join.is_over(news.due):
             return False
         cycle = join.cycle(news.due, news.era) if join is not None else Cycle()
-        cycle.note(news.job, news.era, news.outcome)
+        cycle.note(news.job, news.era, news.outcome, is_spared=news.is_spared)
         is_waiting = self._judge(state, trigger, cycle, news)
         if join is not None and cycle.outcomes.keys() == trigger.conditions.keys():
             del join.cycles[join.key(news.due, news.era)]
@@ -266,10 +266,7 @@ class Chains:
         elif follow is Follow.RUN:
             self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
         else:
-            # What waits for a failure is skipped whenever all is well.
-            level = logging.INFO if condition is Condition.FAILURE else logging.WARNING
-            why = _why_not(news, condition) + of_which
-            self._skip(state, cycle.era, news.due, why, level=level)
+            self._skip(state, cycle.era, news.due, _why_not(news, condition) + of_which)
         return False
 
     def _has_row(self, state: JobState, cycle: Cycle, due: datetime) -> bool:
@@ -370,8 +367,9 @@ class Chains:
                 self._skip(state, cycle.era, news.due, f"upstream_unknown: {why_not}")
                 return
             # What is of another cycle counts as if it were of this one.
-            known = Conclusion(upstream, cycle.era if of_which else run.era, news.due, run.outcome)
-            cycle.note(upstream, known.era, known.outcome)
+            era = cycle.era if of_which else run.era
+            known = _conclusion(run, run.outcome, era, news.due)
+            cycle.note(upstream, era, known.outcome, is_spared=known.is_spared)
             if not self._judge(state, join.trigger, cycle, known, of_which):
                 return
 
@@ -512,7 +510,6 @@ class Chains:
         *,
         last_due: datetime | None = None,
         count: int = 1,
-        level: int = logging.WARNING,
     ) -> None:
         """Enter that a run does not come, because of what it waited for."""
         if last_due is not None and last_due <= due:
@@ -530,9 +527,12 @@ class Chains:
             count=count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
+        is_spared = _is_spared(reason)
+        # What waits for a failure is skipped whenever all is well.
+        level = logging.INFO if is_spared else logging.WARNING
         tell(level, "run skipped", state.job.name, due=due, reason=reason)
         self._register.on_outcome(
-            Conclusion(state.job.name, era, due, Outcome.SKIPPED, last_due, count)
+            Conclusion(state.job.name, era, due, Outcome.SKIPPED, last_due, count, is_spared)
         )
 
 
@@ -549,16 +549,31 @@ _PASSIVE = frozenset({Outcome.SKIPPED, Outcome.MISSED, Outcome.CANCELLED, Outcom
 """Outcomes that are something done to a run: it "was skipped", but "has failed"."""
 
 
+_NOT_FAILED = "upstream_not_failed"
+
+
 def _why_not(news: Conclusion, condition: Condition) -> str:
-    code = "upstream_failed" if condition is not Condition.FAILURE else "upstream_not_failed"
+    has_failed = condition is not Condition.FAILURE and not news.is_spared
+    code = "upstream_failed" if has_failed else _NOT_FAILED
     verb = "was" if news.outcome in _PASSIVE else "has"
     return f"{code}: {news.job} {verb} {news.outcome.replace('_', ' ')}"
+
+
+def _is_spared(reason: str) -> bool:
+    """Whether a run with that reason was skipped because nothing had failed."""
+    return reason.startswith(_NOT_FAILED)
+
+
+def _conclusion(run: Run, outcome: Outcome, era: int, due: datetime) -> Conclusion:
+    """Return what became of a run, as it counts in a cycle."""
+    return Conclusion(run.job, era, due, outcome, is_spared=_is_spared(run.reason))
 
 
 def _conclusions(cycle: Cycle, due: datetime) -> Iterator[Conclusion]:
     """Yield what is known of a cycle, as it was told."""
     for job, outcome in cycle.outcomes.items():
-        yield Conclusion(job, cycle.eras[job], due, outcome)
+        is_spared = job in cycle.spared
+        yield Conclusion(job, cycle.eras[job], due, outcome, is_spared=is_spared)
 
 
 def _above(state: JobState) -> Collection[str]:

@@ -23,27 +23,32 @@ Key = tuple[datetime, int]
 class Cycle:
     """What is known of one cycle by a job that waits for several others.
 
-    ``eras`` are those of the runs whose outcomes are known, ``era`` that of the run that follows.
+    ``eras`` are those of the runs whose outcomes are known, ``era`` that of the run that follows;
+    ``spared`` are the jobs of those that were skipped because nothing had failed.
     ``is_looked_at``: all that it waits for has been seen to come.
     """
 
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     eras: dict[str, int] = field(default_factory=dict)
+    spared: frozenset[str] = frozenset()
     era: int = 0
     is_decided: bool = False
     is_looked_at: bool = False
     passed: int = 0
 
-    def note(self, job: str, era: int, outcome: Outcome) -> None:
+    def note(self, job: str, era: int, outcome: Outcome, *, is_spared: bool = False) -> None:
         """Note an outcome. A newer one of a job means that the same due instant came again."""
         if self.eras.get(job, era) < era:
             self.outcomes.clear()
             self.eras.clear()
+            self.spared = frozenset()
             self.era = self.passed = 0
             self.is_decided = self.is_looked_at = False
         if self.eras.get(job, era) == era:
             self.outcomes[job] = outcome
             self.eras[job] = era
+            if is_spared:
+                self.spared |= {job}
             self.era = max(self.era, era)
 
     def first_missing(self, upstreams: Sequence[str]) -> str | None:

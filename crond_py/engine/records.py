@@ -53,7 +53,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What became of an occurrence, or of a stretch of ``count``, the last at ``last_due``."""
+    """What became of an occurrence, or of a stretch of ``count``, the last at ``last_due``.
+
+    ``is_spared``: it was skipped because nothing had failed.
+    """
 
     job: str
     era: int
@@ -61,6 +64,7 @@ class Conclusion:
     outcome: Outcome
     last_due: datetime | None = None
     count: int = 1
+    is_spared: bool = False
 
 
 @dataclass(slots=True, eq=False)

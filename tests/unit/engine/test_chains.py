@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -98,6 +99,53 @@ def test_a_failure_goes_down_the_chain(machine_with: MachineWith) -> None:
     assert [run.reason for run in rows(world, "b")] == ["upstream_failed: head has failed"]
     assert [run.reason for run in rows(world, "c")] == ["upstream_failed: b was skipped"]
     assert outcomes(world, "d") == ["succeeded"]
+
+
+def test_what_follows_an_alarm_that_is_not_given(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A night in which nothing fails has no warning, and no reason says that something failed."""
+    caplog.set_level(logging.INFO, "pycron")
+    alarm, siren = after("alarm", head="failure"), after("siren", "alarm")
+    jobs = (HEAD, alarm, siren, after("page", "siren", "alarm"), after("calm", page="any"))
+    world = machine_with(*jobs)
+    to_the_hour(world)
+    reasons = [run.reason for job in ("alarm", "siren", "page") for run in rows(world, job)]
+    assert reasons[:2] == [
+        "upstream_not_failed: head has succeeded",
+        "upstream_not_failed: alarm was skipped",
+    ]
+    assert reasons[2] in {f"upstream_not_failed: {job} was skipped" for job in ("alarm", "siren")}
+    assert outcomes(world, "calm") == ["succeeded"]
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_what_follows_an_alarm_that_was_given_in_vain(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What something that failed stands in the way of says so, though it follows an alarm."""
+    alarm, siren = after("alarm", head="failure"), after("siren", "alarm")
+    world = machine_with(HEAD, alarm, siren)
+    behave(world, head=Behaviour(exits=(BAD,)), alarm=Behaviour(exits=(BAD,)))
+    to_the_hour(world)
+    assert [run.reason for run in rows(world, "siren")] == ["upstream_failed: alarm has failed"]
+    assert "run skipped" in [each.message for each in caplog.records if each.levelno > logging.INFO]
+
+
+def test_an_alarm_that_is_not_given_is_known_from_the_ledger(machine_with: MachineWith) -> None:
+    """So it is told after a restart of what joins it with another."""
+    side = replace(HEAD, name="side")
+    page = after("page", alarm="any", side="success")
+    world = machine_with(HEAD, side, after("alarm", head="failure"), page)
+    world.machine.tells_exits = True
+    behave(world, side=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    world.kill_daemon()
+    world.jobs["page"] = after("page", "alarm", side="any")
+    world.boot_daemon()
+    world.pass_time(15 * MINUTE)
+    (row,) = rows(world, "page")
+    assert row.reason == "upstream_not_failed: alarm was skipped"
 
 
 DIAMOND = (HEAD, after("left", "head"), after("right", "head"), after("end", "left", "right"))
