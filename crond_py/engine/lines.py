@@ -7,11 +7,18 @@ One that comes to wait begins with as much as the least of those that wait has u
 not wait for a crowd. Were that all, ever new groups would keep out one that has used something for
 good. So there is an average, too: what all that wait or have slots use, by their weights. Where
 that is more it begins with that, but ``MOST_BEHIND_S`` behind the least at most.
+
+In a line that grows and grows the average hardly rises. So of the groups that stand without a slot
+the one that has stood longest is passed by those that came later only until they, all together,
+have used ``MOST_PASSED`` times as much as it is ahead of the least; then it is level with that, and
+next. However many come, a group waits no longer than it takes to serve those that were there, and
+``MOST_PASSED`` times what it, and each that has stood longer, is ahead.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from crond_py.dataclass import dataclass
@@ -20,6 +27,9 @@ from crond_py.engine.shares import START_S, Stake
 
 MOST_BEHIND_S = 5.0
 """How far behind the least a group begins at most, in seconds of a slot, by weight."""
+
+MOST_PASSED = 10
+"""How many times what a group is ahead of the least later-come ones may use before its turn."""
 
 _FEW = 64
 
@@ -43,8 +53,8 @@ class Place:
     """A group in a line: its runs that wait, and what it has used of the slots since it came.
 
     ``used_s`` is in seconds of a slot, divided by the group's weight, as of ``settled_ns``.
-    ``number`` is that of its entry in the line's heap; 0: it has none. ``weight`` and ``slots`` are
-    what the line's average counts of it.
+    ``number`` is that of its entry in a heap of the line; 0: it has none. ``came`` is the number at
+    which it last came to wait. ``weight`` and ``slots`` are what the line's average counts of it.
     """
 
     stake: Stake
@@ -52,6 +62,7 @@ class Place:
     used_s: float
     settled_ns: int
     number: int = 0
+    came: int = 0
     weight: float = 0.0
     slots: int = 0
 
@@ -59,28 +70,37 @@ class Place:
         """Return what is used up to now, with that of runs that go on."""
         if not self.stake.in_use:
             return self.used_s
-        rate = self.stake.in_use / self.stake.share.group.weight
-        return self.used_s + rate * (now_ns - self.settled_ns) / 1e9
+        return self.used_s + self.rate * (now_ns - self.settled_ns) / 1e9
 
-    def settle(self, now_ns: int) -> None:
-        """Count what is used up to now."""
+    @property
+    def rate(self) -> float:
+        """How fast that grows."""
+        return self.stake.in_use / self.stake.share.group.weight
+
+    def settle(self, now_ns: int) -> float:
+        """Count what is used up to now, and return how much is new of it."""
+        before_s = self.used_s
         self.used_s = self.used_by(now_ns)
         self.settled_ns = now_ns
+        return self.used_s - before_s
 
 
 class Line:
     """Groups that wait for the slots of one pool at one priority.
 
-    ``is_valid`` tells whether a ticket's run still waits here. Groups without a slot of this pool
-    stand in a heap; what the others have used grows, so those are compared each time: they are no
-    more than there are slots. A place without runs is kept as long as it has used more than others.
+    ``is_valid`` tells whether a ticket's run still waits here. What groups have used grows by how
+    many slots they have, for their weight. Those for which it grows as fast stand in one heap, as
+    which of them has used less stays as it is; only the first of each heap are compared. A place
+    without runs is kept as long as it has used more than others.
     """
 
     def __init__(self, is_valid: Callable[[Ticket], bool]) -> None:
         self._is_valid = is_valid
         self._places: dict[Stake, Place] = {}
-        self._still: list[tuple[float, int, Place]] = []
-        self._using: dict[Place, None] = {}
+        self._heaps: dict[float, list[tuple[float, int, Place]]] = {}  # by how fast use grows
+        self._without: OrderedDict[Place, None] = OrderedDict()  # who may go and has no slot
+        self._full: OrderedDict[Place, None] = OrderedDict()  # who waits and may not go
+        self._passed_s = 0.0  # what has been used by who came after the first of those without
         self._average_s = 0.0
         self._average_ns = 0
         self._weight = 0.0  # of all that stand in line and may go, or have slots
@@ -105,7 +125,7 @@ class Line:
             self._standing += 1
             self.enter(place, now_ns)
         if self._tickets > self._tidy_tickets_at:
-            self._tidy_tickets()
+            self._tidy_tickets(now_ns)
 
     @property
     def is_empty(self) -> bool:
@@ -121,47 +141,100 @@ class Line:
     def first(self, now_ns: int) -> Ticket | None:
         """Return the ticket whose turn it is, or None where nobody may go now."""
         while (place := self._least(now_ns)) is not None:
-            if (ticket := self._first_of(place)) is not None:
+            if (ticket := self._first_of(place)) is None:
+                self._is_done(place, now_ns)
+            elif not self._make_good(place, now_ns):
                 return ticket
-            self._is_done(place)
         # What is left is of full groups, and of these some may have nobody who waits.
-        for place in [each for each in self._places.values() if each.runs]:
-            if self._first_of(place) is None:
-                self._is_done(place)
+        while self._full:
+            place = next(iter(self._full))
+            if self._first_of(place) is not None:
+                break
+            self._is_done(place, now_ns)
         return None
 
     def enter(self, place: Place, now_ns: int) -> None:
         """Find a group's place anew, by what it has in use and has used; a full group has none."""
-        was_there = place in self._using or place.number != 0
-        self._using.pop(place, None)
-        place.number = 0
+        was_there = place.number != 0
         self._bring_up_to(now_ns)
         if not place.runs or place.stake.share.is_full:
+            self._take_out(place)
+            if place.runs:
+                self._full[place] = None
             self._count_in(place)
             return
+        self._full.pop(place, None)
         if not was_there:
-            place.settle(now_ns)
+            self.note_use(place, place.settle(now_ns))
             place.used_s = max(place.used_s, self._level(now_ns))
+            place.came = self._count + 1
         self._count_in(place)
         if place.stake.in_use:
-            self._using[place] = None
-            return
-        self._count += 1
-        place.number = self._count
-        heapq.heappush(self._still, (place.used_s, self._count, place))
-        if len(self._still) > max(_FEW, 2 * len(self._places)):
-            self._still = [each for each in self._still if each[2].number == each[1]]
-            heapq.heapify(self._still)
+            self._stand_aside(place)
+        if place not in self._without:
+            self._count += 1
+            place.number = self._count
+        if not place.stake.in_use:
+            self._without[place] = None
+        self._push(place)
+
+    def _push(self, place: Place) -> None:
+        """Enter a place in the heap of those whose use grows as fast."""
+        heap = self._heaps.setdefault(place.rate, [])
+        heapq.heappush(heap, (_key(place), place.number, place))
+        if len(heap) > max(_FEW, 2 * len(self._places)):
+            heap[:] = filter(_is_in_force, heap)
+            heapq.heapify(heap)
+
+    def _take_out(self, place: Place) -> None:
+        """Let it not be a group's turn."""
+        place.number = 0
+        self._stand_aside(place)
+
+    def _stand_aside(self, place: Place) -> None:
+        """Note that a group does not wait without a slot."""
+        if place in self._without:
+            if place is next(iter(self._without)):
+                self._passed_s = 0.0
+            del self._without[place]
 
     def _least(self, now_ns: int) -> Place | None:
         """Return the place that has used least, of those that may go."""
-        while self._still and self._still[0][2].number != self._still[0][1]:
-            heapq.heappop(self._still)
-        least = self._still[0][2] if self._still else None
-        for place in self._using:
-            if least is None or place.used_by(now_ns) < least.used_by(now_ns):
-                least = place
-        return least
+        firsts: list[tuple[float, int, Place]] = []
+        for rate, heap in list(self._heaps.items()):
+            while heap and not _is_in_force(heap[0]):
+                heapq.heappop(heap)
+            if heap:
+                place = heap[0][2]
+                firsts.append((place.used_by(now_ns), place.number, place))
+            else:
+                del self._heaps[rate]
+        return min(firsts)[2] if firsts else None
+
+    def _make_good(self, least: Place, now_ns: int) -> bool:
+        """Let the group that has stood longest be the next if it was passed enough.
+
+        Return whether that was so.
+        """
+        longest = next(iter(self._without), None)
+        if longest is None or longest is least:
+            return False
+        least_s = least.used_by(now_ns)
+        ahead_s = longest.used_s - least_s
+        if ahead_s <= 0 or self._passed_s < MOST_PASSED * ahead_s:
+            return False
+        if self._first_of(longest) is None:
+            self._is_done(longest, now_ns)
+            return True
+        longest.used_s, self._passed_s = least_s, 0.0
+        self._push(longest)
+        return True
+
+    def note_use(self, place: Place, used_s: float) -> None:
+        """Count what a group has used, by weight, as passing the one that stands longest."""
+        longest = next(iter(self._without), None)
+        if longest is not None and place.came > longest.number:
+            self._passed_s += used_s
 
     def note_start(self, now_ns: int) -> None:
         """Count a start of a group that has a place in the average."""
@@ -199,10 +272,11 @@ class Line:
             self._tickets -= 1
         return place.runs[0][2] if place.runs else None
 
-    def _is_done(self, place: Place) -> None:
+    def _is_done(self, place: Place, now_ns: int) -> None:
         """Take a place whose last run has gone out of the turn."""
-        self._using.pop(place, None)
-        place.number = 0
+        self._bring_up_to(now_ns)
+        self._take_out(place)
+        self._full.pop(place, None)
         self._count_in(place)
         self._standing -= 1
         if len(self._places) > self._tidy_places_at:
@@ -217,7 +291,7 @@ class Line:
             if not place.runs and not place.stake.in_use and place.used_s <= self._average_s:
                 yield place
 
-    def _tidy_tickets(self) -> None:
+    def _tidy_tickets(self, now_ns: int) -> None:
         """Let go of those that are void in the midst, before they are half of all."""
         for place in list(self._places.values()):
             if not place.runs:
@@ -225,6 +299,17 @@ class Line:
             place.runs = [each for each in place.runs if self._is_valid(each[2])]
             heapq.heapify(place.runs)
             if not place.runs:
-                self._is_done(place)
+                self._is_done(place, now_ns)
         self._tickets = sum(len(place.runs) for place in self._places.values())
         self._tidy_tickets_at = max(_FEW, 2 * self._tickets)
+
+
+def _key(place: Place) -> float:
+    """Return what puts those in order whose use grows as fast."""
+    return place.used_s - place.rate * place.settled_ns / 1e9
+
+
+def _is_in_force(entry: tuple[float, int, Place]) -> bool:
+    """Whether an entry of a heap is the newest of its place."""
+    key, number, place = entry
+    return place.number == number and key == _key(place)

@@ -7,7 +7,8 @@ runs take. Each start counts as ``START_S`` besides, so that very short runs are
 Use is counted from when a group first stands in line, in that pool, until nobody does any more:
 what it had when nobody else wanted it, or elsewhere, it does not owe. Nor has it saved anything up
 when it comes to wait: it is then level with the one that has used least of those that wait already
-and may go, or a little behind that where the others have used more (``lines.MOST_BEHIND_S``).
+and may go, or a little behind that where the others have used more (``lines.MOST_BEHIND_S``). How
+long ever new groups may keep out one that has used more is bounded, too (``lines.MOST_PASSED``).
 
 Not responsible for who is next (``lines``), nor for how many slots there are (``pools``).
 """
@@ -60,7 +61,9 @@ class Stake:
         """Note that a run of the group has got a slot."""
         self.settle(now_ns)
         for line, place in self.places.items():
-            place.used_s += START_S / self.share.group.weight
+            start_s = START_S / self.share.group.weight
+            place.used_s += start_s
+            line.note_use(place, start_s)
             line.note_start(now_ns)
         self.in_use += 1
         self.share.in_use += 1
@@ -84,8 +87,8 @@ class Stake:
 
     def settle(self, now_ns: int) -> None:
         """Bring what is counted as used up to now, before it changes how fast that grows."""
-        for place in self.places.values():
-            place.settle(now_ns)
+        for line, place in self.places.items():
+            line.note_use(place, place.settle(now_ns))
 
     def look_again(self, now_ns: int) -> None:
         """Have the places in line found anew, after what they go by has changed."""

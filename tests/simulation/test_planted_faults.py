@@ -363,7 +363,7 @@ def most_first(_old: object) -> Callable[..., Any]:
     """Let it be the turn of the group that has used the most."""
 
     def least(self: Line, now_ns: int) -> Place | None:
-        there = [each for each in self._places.values() if each.number or each in self._using]
+        there = [each for each in self._places.values() if each.number]
         return max(there, key=lambda each: each.used_by(now_ns), default=None)
 
     return least

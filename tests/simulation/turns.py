@@ -10,6 +10,8 @@ gets one and who gives it back, and works out by the rules of pycron.toml(5) who
 - Of that priority it is the turn of the group that has used the least of the pool for its weight
   since it began to wait. One that comes to wait is level with the least of the others, or behind
   it by no more than ``MOST_BEHIND_S``.
+- Of those that wait and have no slot, the one that has waited longest in that may be level with the
+  least, too, once those that came later have together used ``MOST_PASSED`` times what it is ahead.
 - Of that group it is the turn of the run that was due first.
 
 What the rules leave open is how long it is remembered what a group has used whose last run has
@@ -40,6 +42,9 @@ START_S = 0.01
 
 MOST_BEHIND_S = 5.0
 """How far behind the least a group may begin, where others have used more than that."""
+
+MOST_PASSED = 10
+"""How many times what a group is ahead of the least later ones may use before its turn."""
 
 _NEGLIGIBLE_S = 1e-6
 
@@ -78,7 +83,9 @@ class Waiting:
 class Place:
     """What a group has used of a pool, by its weight, within bounds, as it waits in one priority.
 
-    ``may_be_there``: none of its runs waits, and its turn has not come since.
+    ``may_be_there``: none of its runs waits, and its turn has not come since. ``came`` is the step
+    at which it came to wait, ``since`` that from which on it has done so without a slot, and
+    ``passed_s`` the most that groups have used since, by weight, that came later.
     """
 
     least_s: float = 0.0
@@ -86,6 +93,9 @@ class Place:
     is_there: bool = False
     may_be_there: bool = False
     is_full: bool = False
+    came: int = 0
+    since: int = 0
+    passed_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -94,6 +104,22 @@ class Line:
 
     places: dict[GroupName, Place] = field(default_factory=dict)
     level_s: float = 0.0
+    steps: int = 0
+
+    def use(self, name: GroupName, used_s: float) -> None:
+        """Count what a group has used, by weight: to it, and to those that it passes."""
+        place = self.places[name]
+        place.least_s += used_s
+        place.most_s += used_s
+        for other in self.places.values():
+            if other is not place and place.came >= other.since:
+                other.passed_s += used_s
+
+    def note_slot(self, name: GroupName) -> None:
+        """Note that a group waits without a slot from now on at the earliest."""
+        self.steps += 1
+        place = self.places[name]
+        place.since, place.passed_s = self.steps, 0.0
 
     def come(self, name: GroupName) -> None:
         """Let a group come to wait: it is level with the least of the others that may go."""
@@ -105,7 +131,13 @@ class Line:
             least_s = min(each.least_s for each in others if each.is_there or each.may_be_there)
         else:
             most_s = max([most_s, *(each.most_s for each in perhaps)])
-        place.least_s = min(least_s, place.least_s) if place.may_be_there else least_s
+        if place.may_be_there:
+            least_s = min(least_s, place.least_s)
+        else:
+            self.note_slot(name)
+        self.steps += 1
+        place.came = self.steps
+        place.least_s = least_s
         place.most_s = max(place.most_s, most_s + MOST_BEHIND_S)
         place.is_there, place.may_be_there = True, False
 
@@ -122,8 +154,16 @@ class Line:
         place.is_full = is_full
 
     def give(self, name: GroupName) -> None:
-        """Let it be a group's turn: all that have used less are known not to be there."""
-        least_s = self.places[name].least_s
+        """Let it be a group's turn: all that have used less are known not to be there.
+
+        That does not hold where it may have been its turn as it was passed; then it is level.
+        """
+        mine = self.places[name]
+        others = [each for key, each in self.places.items() if key != name and each.is_there]
+        least_s = min([mine.least_s, *(each.least_s for each in others)])
+        if mine.passed_s < MOST_PASSED * (mine.least_s - least_s):
+            least_s = mine.least_s
+        mine.least_s = least_s
         for place in self.places.values():
             if place.most_s < least_s:
                 place.may_be_there = False
@@ -191,10 +231,8 @@ class PoolTurns:
 
     def _count_use(self, passed_s: float) -> None:
         for line in self.lines.values():
-            for name, place in line.places.items():
-                used_s = self.in_use[name] / _group(name).weight * passed_s
-                place.least_s += used_s
-                place.most_s += used_s
+            for name in line.places:
+                line.use(name, self.in_use[name] / _group(name).weight * passed_s)
 
     def _see_who_is_there(self, line: Line, there: Collection[GroupName]) -> None:
         for name, place in line.places.items():
@@ -229,12 +267,14 @@ class PoolTurns:
         name = self.holders[run] = group_of(run.job)
         for line in self.lines.values():
             if name in line.places:
-                line.places[name].least_s += START_S / _group(name).weight
-                line.places[name].most_s += START_S / _group(name).weight
+                line.use(name, START_S / _group(name).weight)
         each = self.waiting.pop(run, None)
         line = self.lines.get(each.priority) if each is not None else None
         if each is not None and line is not None and each.group in line.places:
             line.give(each.group)
+        for line in self.lines.values():
+            if name in line.places:
+                line.note_slot(name)
         self.in_use[name] += 1
         self.all_in_use[name] += 1
 
@@ -243,6 +283,9 @@ class PoolTurns:
         name = self.holders.pop(run, None)
         if name is not None:
             self.in_use[name] -= 1
+            for line in self.lines.values():
+                if name in line.places:
+                    line.note_slot(name)
             self.all_in_use[name] -= 1
 
 
@@ -354,7 +397,7 @@ class Choice:
         self.has_room = pool.has_room
         self.lines = pool.may_go()
         self._used_s = {
-            (priority, name): (place.least_s, place.most_s)
+            (priority, name): (place.least_s, place.most_s, place.passed_s)
             for priority, line in pool.lines.items()
             for name, place in line.places.items()
         }
@@ -378,8 +421,9 @@ class Choice:
             yield f"and it is the turn of priority {self._priorities()}, not of {priority}"
             return
         for other in self.lines[priority]:
-            least_s, most_s = self._used_s[priority, name][0], self._used_s[priority, other][1]
-            if other != name and least_s > most_s + _NEGLIGIBLE_S:
+            least_s, _, passed_s = self._used_s[priority, name]
+            most_s = self._used_s[priority, other][1]
+            if other != name and least_s > most_s + passed_s / MOST_PASSED + _NEGLIGIBLE_S:
                 yield (
                     f"and its group {name} has used {least_s:.3f} s at least, by weight, "
                     f"{other} {most_s:.3f} s at most"

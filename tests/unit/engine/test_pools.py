@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crond_py.crontab.model import Group, Job, Pool, StartupTrigger
 from crond_py.engine import pools
+from crond_py.engine.lines import MOST_PASSED
 from crond_py.engine.pools import LONGEST_WAITING_EVERY, Slots
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.engine.shares import Shares
@@ -316,6 +317,44 @@ def test_ever_new_groups_keep_nobody_out() -> None:
     assert crowded.hands.ns < 2_000 * SECOND_NS
     (line,) = crowded.slots._lines.values()
     assert len(line._places) < 300
+
+
+@pytest.mark.parametrize("a_second", [1, 2, 4])
+@pytest.mark.parametrize("used_s", [5, 20, 60])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_line_that_grows_keeps_nobody_out(workers: int, used_s: int, a_second: int) -> None:
+    """P4: those that come later, all together, use ten times what one owes, then it is next."""
+    crowded = Crowded(workers, Group("old"))
+    crowded.put("first", 1, 1.0)
+    crowded.put("old", workers, used_s / workers)
+    for number in range(workers):
+        crowded.put(f"beside{number}", 1, used_s)
+    crowded.play(used_s + 1.5)
+    for number in range(20 * workers):
+        crowded.put(f"there{number}", 1, 1.0)
+    crowded.put("old", 1, 1.0)
+    came_ns = crowded.hands.ns
+    for second in range(60 * used_s):
+        if [run.job.group for run in crowded.started].count("old") > workers:
+            break
+        for number in range(a_second * workers):
+            crowded.put(f"new{second}-{number}", 1, 1.0)
+        crowded.play(1)
+    waited_s = (crowded.hands.ns - came_ns) / SECOND_NS
+    assert waited_s <= 20 + MOST_PASSED * used_s / workers + 5
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 6])
+def test_who_came_later_has_its_share_by_weight(workers: int) -> None:
+    """P4: where the same groups wait on, who was there first has no more for that."""
+    crowded = Crowded(workers, Group("long"), Group("short", 3))
+    crowded.put("long", 2_000, 20.0)
+    crowded.play(40)
+    crowded.put("short", 20_000, 1.0)
+    crowded.play(100)
+    crowded.used.clear()
+    crowded.play(4_000)
+    assert crowded.used["short"] / crowded.used["long"] == pytest.approx(3, rel=0.1)
 
 
 def test_many_that_move_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
