@@ -18,8 +18,10 @@ next. However many come, a group waits no longer than it takes to serve those th
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from bisect import insort
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import field
 
 from crond_py.dataclass import dataclass
 from crond_py.engine.records import ActiveRun
@@ -53,6 +55,7 @@ class Place:
     """A group in a line: its runs that wait, and what it has used of the slots since it came.
 
     ``used_s`` is in seconds of a slot, divided by the group's weight, as of ``settled_ns``.
+    ``by_age`` has the same runs as they came.
     ``number`` is that of its entry in a heap of the line; 0: it has none. ``came`` is the number at
     which it last came to wait. ``weight`` and ``slots`` are what the line's average counts of it.
     """
@@ -65,6 +68,7 @@ class Place:
     came: int = 0
     weight: float = 0.0
     slots: int = 0
+    by_age: deque[Ticket] = field(default_factory=deque)
 
     def used_by(self, now_ns: int) -> float:
         """Return what is used up to now, with that of runs that go on."""
@@ -100,6 +104,7 @@ class Line:
         self._heaps: dict[float, list[tuple[float, int, Place]]] = {}  # by how fast use grows
         self._without: OrderedDict[Place, None] = OrderedDict()  # who may go and has no slot
         self._full: OrderedDict[Place, None] = OrderedDict()  # who waits and may not go
+        self._by_age: list[tuple[int, int, Place]] = []  # since when the first of each waits
         self._passed_s = 0.0  # what has been used by who came after the first of those without
         self._average_s = 0.0
         self._average_ns = 0
@@ -124,8 +129,46 @@ class Line:
         if is_new:
             self._standing += 1
             self.enter(place, now_ns)
+        self._add_by_age(place, ticket)
         if self._tickets > self._tidy_tickets_at:
             self._tidy_tickets(now_ns)
+
+    def oldest(self) -> Ticket | None:
+        """Return the ticket of the run that waits longest, of those that may go."""
+        while self._by_age:
+            since_ns, _, place = self._by_age[0]
+            ticket = self._oldest_of(place) if place.number else None
+            if ticket is not None and ticket.since_ns == since_ns:
+                return ticket
+            heapq.heappop(self._by_age)
+            if ticket is not None:
+                self._push_by_age(place, ticket)
+        return None
+
+    def _add_by_age(self, place: Place, ticket: Ticket) -> None:
+        oldest = self._oldest_of(place)
+        if place.by_age and ticket.since_ns < place.by_age[-1].since_ns:
+            insort(place.by_age, ticket, key=_since)  # it has waited elsewhere
+        else:
+            place.by_age.append(ticket)
+        if len(place.by_age) > max(_FEW, 2 * len(place.runs)):
+            place.by_age = deque(filter(self._is_valid, place.by_age))
+        if place.number and (oldest is None or ticket.since_ns < oldest.since_ns):
+            self._push_by_age(place, ticket)
+
+    def _push_by_age(self, place: Place, oldest: Ticket) -> None:
+        heapq.heappush(self._by_age, (oldest.since_ns, place.number, place))
+        if len(self._by_age) > max(_FEW, 2 * len(self._places)):
+            self._by_age = []
+            for each in self._places.values():
+                if each.number and (ticket := self._oldest_of(each)) is not None:
+                    self._by_age.append((ticket.since_ns, each.number, each))
+            heapq.heapify(self._by_age)
+
+    def _oldest_of(self, place: Place) -> Ticket | None:
+        while place.by_age and not self._is_valid(place.by_age[0]):
+            place.by_age.popleft()
+        return place.by_age[0] if place.by_age else None
 
     @property
     def is_empty(self) -> bool:
@@ -167,7 +210,9 @@ class Line:
         if not was_there:
             self.note_use(place, place.settle(now_ns))
             place.used_s = max(place.used_s, self._level(now_ns))
-            place.came = self._count + 1
+            place.came = place.number = self._count + 1
+            if (oldest := self._oldest_of(place)) is not None:
+                self._push_by_age(place, oldest)
         self._count_in(place)
         if place.stake.in_use:
             self._stand_aside(place)
@@ -297,11 +342,17 @@ class Line:
             if not place.runs:
                 continue
             place.runs = [each for each in place.runs if self._is_valid(each[2])]
+            place.by_age = deque(filter(self._is_valid, place.by_age))
             heapq.heapify(place.runs)
             if not place.runs:
                 self._is_done(place, now_ns)
         self._tickets = sum(len(place.runs) for place in self._places.values())
         self._tidy_tickets_at = max(_FEW, 2 * self._tickets)
+
+
+def _since(ticket: Ticket) -> int:
+    """Return since when a ticket's run has waited."""
+    return ticket.since_ns
 
 
 def _key(place: Place) -> float:

@@ -2,7 +2,8 @@
 
 A free slot goes to the run of the highest priority; of those, to the group whose turn it is by its
 share (``lines``); of that group's, to the earliest due. So that no priority starves, of every ten
-slots that a pool gives to runs that wait, one goes to the priority of the run that waits longest. A
+slots that a pool gives to runs that wait, one goes to the priority of the run that waits longest,
+and of those that have waited as long to a second, as they were due together, to the lowest. A
 run whose group may have no more slots is passed over in all this.
 """
 
@@ -24,6 +25,9 @@ from crond_py.model import Lag
 
 LONGEST_WAITING_EVERY = 10
 """Of so many slots that a pool gives to waiting runs, one goes by how long they have waited."""
+
+AS_LONG = timedelta(seconds=1)
+"""Runs of which one has waited longer than another by no more than this have waited as long."""
 
 _FEW = 64
 
@@ -199,12 +203,13 @@ class Slots:
         return ticket.run
 
     def _of_longest_waiting(self) -> Ticket | None:
-        """Return whose turn it is of the priority of the run that came first and may go."""
-        self._sort()
-        for ticket in self._arrivals:
-            if self._is_valid(ticket) and not ticket.stake.share.is_full:
-                return self._lines[ticket.priority].first(self._shares.reading())
-        return None
+        """Return whose turn it is of the lowest priority whose first run has waited longest."""
+        oldest = [ticket for line in self._lines.values() if (ticket := line.oldest()) is not None]
+        if not oldest:
+            return None
+        until_ns = min(each.since_ns for each in oldest) + to_ns(AS_LONG)
+        lowest = min(each.priority for each in oldest if each.since_ns <= until_ns)
+        return self._lines[lowest].first(self._shares.reading())
 
     def _next(self) -> Ticket | None:
         """Return the ticket whose turn it is by priority and share."""

@@ -6,7 +6,8 @@ gets one and who gives it back, and works out by the rules of pycron.toml(5) who
 - A run that comes gets a slot at once if there is one, its group may have it, and nobody who waits
   in that pool may go. Other pools have no part in that, but by the ``max_running`` of a group.
 - Else the next slot is one for the highest priority that waits and may go; of every ten that go to
-  runs that wait, one is for the priority of the run that has waited longest, of those that may go.
+  runs that wait, one is for the priority of the run that has waited longest, of those that may go;
+  of those that have waited as long, to a second, for the lowest.
 - Of that priority it is the turn of the group that has used the least of the pool for its weight
   since it began to wait. One that comes to wait is level with the least of the others, or behind
   it by no more than ``MOST_BEHIND_S``.
@@ -36,6 +37,9 @@ from tests.simulation.world import GROUPS, World
 
 AGEING = 10
 """Of so many slots for runs that wait, one goes by how long they have waited."""
+
+AS_LONG_NS = 1_000_000_000
+"""By how much one may have waited longer than another that has waited as long."""
 
 START_S = 0.01
 """What a start counts as, in seconds of a slot."""
@@ -436,8 +440,8 @@ class Choice:
         """Return which priority's turn it may be."""
         if not self._is_by_age:
             return {max(self.lines)}
-        since_ns = min(each.since_ns for each in self._each())
-        return {each.priority for each in self._each() if each.since_ns == since_ns}
+        until_ns = min(each.since_ns for each in self._each()) + AS_LONG_NS
+        return {min(each.priority for each in self._each() if each.since_ns <= until_ns)}
 
     def _each(self) -> Iterator[Waiting]:
         for groups in self.lines.values():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crond_py.crontab.model import Group, Job, Pool, StartupTrigger
 from crond_py.engine import pools
-from crond_py.engine.lines import MOST_PASSED
+from crond_py.engine.lines import MOST_PASSED, Ticket
 from crond_py.engine.pools import LONGEST_WAITING_EVERY, Slots
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.engine.shares import Shares
@@ -298,6 +298,66 @@ def test_nobody_starves() -> None:
     assert turn_of(low, slots) == LONGEST_WAITING_EVERY
 
 
+@pytest.mark.parametrize("apart_ns", [0, 20_000_000], ids=["at once", "in 0.8 s"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_is_due_with_a_flood_has_the_tenth_slot(apart_ns: int, is_first: bool) -> None:
+    """P4: of runs of one instant none has waited longest: the tenth slot is the lowest one's."""
+    slots = Slots(Pool("p", 1), shares_of())
+    low = waiting("low")
+    runs = [waiting(f"high{number}", 10) for number in range(40)]
+    runs.insert(0 if is_first else 40, low)
+    for number, run in enumerate(runs):
+        slots.wait(run, number * apart_ns)
+    order = []
+    while (run := begin(slots)) is not None:
+        order.append(run)
+        end(slots, run)
+    assert order.index(low) == LONGEST_WAITING_EVERY - 1
+
+
+def test_who_came_a_second_earlier_has_waited_longest() -> None:
+    """P4: the tenth slot is no more for the lowest priority than for one that waits longer."""
+    slots = Slots(Pool("p", 1), shares_of())
+    middle = waiting("middle", 5)
+    slots.wait(middle, 0)
+    for number in range(20):
+        slots.wait(waiting(f"high{number}", 10), SECOND_NS + 1)
+        slots.wait(waiting(f"low{number}"), SECOND_NS + 1)
+    order = []
+    while (run := begin(slots)) is not None:
+        order.append(run)
+        end(slots, run)
+    assert order.index(middle) == LONGEST_WAITING_EVERY - 1
+
+
+def test_full_groups_cost_nobody_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: with thousands that wait for the ceilings of their groups a slot costs what it did."""
+    groups = [Group(f"full{number}", max_running=1) for number in range(1_000)]
+    slots = Slots(Pool("p", 2_000), shares_of(*groups))
+    for group in groups:
+        slots.take(waiting("hung", group=group.name))
+        for _ in range(3):
+            slots.wait(waiting("kept", -1, group=group.name), 0)
+    others = [waiting(f"other{number}") for number in range(100)]
+    for run in others:
+        slots.wait(run, 1)
+    looked = []
+    is_valid = Slots._is_valid
+
+    def counted(self: Slots, ticket: Ticket) -> bool:
+        looked.append(ticket)
+        return is_valid(self, ticket)
+
+    monkeypatch.setattr(Slots, "_is_valid", counted)
+    for line in slots._lines.values():
+        line._is_valid = slots._is_valid
+    for run in others:
+        assert slots.is_free_for(run.job) is False
+        assert begin(slots) is run
+    assert slots.is_free_for(waiting("another").job)
+    assert len(looked) < 20 * len(others)
+
+
 def test_ever_new_groups_keep_nobody_out() -> None:
     """P4: who has used the pool gets its share again, though all others have used nothing yet."""
     crowded = Crowded(2, Group("old"))
@@ -491,8 +551,8 @@ def test_slots_are_never_idle_nor_too_many(
 ) -> None:
     """P4: at most ``workers`` run, at most ``max_running`` of a group, and nobody waits who may go.
 
-    Whoever gets a slot has the highest priority of those that may go, the tenth that of whoever of
-    them waits longest.
+    Whoever gets a slot has the highest priority of those that may go, the tenth the lowest, as all
+    have waited as long.
     """
     turns = 0
     groups = {"a": Group("a", 1), "b": Group("b", 5), "c": Group("c", 0.5, max_running=1)}
@@ -522,7 +582,7 @@ def test_slots_are_never_idle_nor_too_many(
             if turns % 10:
                 assert begun.job.priority == highest
             else:
-                assert begun.job.priority == ready[0].job.priority
+                assert begun.job.priority == min(run.job.priority for run in ready)
             crowd.remove(begun)
             running.append(begun)
             ready = [run for run in crowd if may_go(run)]
