@@ -256,7 +256,11 @@ class Starter:
         timekeeper = self._parts.timekeeper
         # The clock may have been set back since; the start is over all the same.
         lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
-        self._register.slots(active.job).note_lag(lag, active)
+        slots = self._register.slots(active.job)
+        was_late = slots.is_late
+        slots.note_lag(lag, active)
+        if was_late and not slots.is_watched:
+            self.lag_due(slots)  # where that is over, one that waits already may wait for long
         state = self._register.find(active.job.name)
         if state is not None:
             state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)

@@ -323,6 +323,35 @@ def test_late_pools_are_told_once_an_episode(
     assert told("runs start late") == 2
 
 
+def test_one_that_waits_as_an_episode_ends_is_told_when_it_is_late(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: what began to wait before the last warning was over has one of its own, in time."""
+    caplog.set_level(logging.INFO, "pycron.engine")
+    rarely = replace(JOB, trigger=CronTrigger(("0 0 1 1 *",)), pool="one")
+    jobs = [replace(rarely, name=name) for name in "abcd"]
+    world = machine_with(*jobs)
+    for name, lasts_s in {"a": 20, "b": 4, "c": 3600, "d": 1}.items():
+        world.machine.behaviours[name] = Behaviour(lasts=(lasts_s * SECOND,))
+    pools = (Pool("default"), Pool("one", 1, lag_warning=5 * SECOND))
+    reload(world, *jobs, pools=pools)
+
+    def ask_for(name: str) -> None:
+        world.ask(lambda core: core.trigger(name, is_forced=False, then=lambda _active: None))
+
+    ask_for("a")
+    ask_for("b")  # it waits for 20 s and is told of
+    world.pass_time(21 * SECOND)
+    ask_for("c")  # it waits for 3 s, and with that the episode is over
+    world.pass_time(2 * SECOND)
+    ask_for("d")  # it waits for an hour
+    told = ["runs start late", "runs start in time again"]
+    world.pass_time(4 * SECOND)
+    assert [each.message for each in caplog.records if each.message in told] == told
+    world.pass_time(2 * SECOND)
+    assert [each.message for each in caplog.records if each.message in told] == [*told, told[0]]
+
+
 def test_one_that_starts_in_time_ends_no_episode_while_others_wait(
     machine_with: MachineWith, caplog: pytest.LogCaptureFixture
 ) -> None:
