@@ -160,7 +160,7 @@ def _pools(status: DaemonStatus) -> Table:
             pool.name,
             workers,
             str(pool.running),
-            str(pool.waiting),
+            f"{pool.waiting} (+{pool.behind})" if pool.behind else str(pool.waiting),
             span_text(pool.oldest_waiting) if pool.oldest_waiting is not None else "",
             *(map(span_text, (lag.last, lag.p50, lag.p99, lag.largest)) if lag else [""] * 4),
             _mostly_for(lag.causes) if lag else "",
@@ -198,6 +198,7 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
                 "workers": pool.workers,
                 "running": pool.running,
                 "waiting": pool.waiting,
+                "behind": pool.behind,
                 "oldest_waiting_seconds": (
                     None if pool.oldest_waiting is None else pool.oldest_waiting.total_seconds()
                 ),

@@ -65,7 +65,7 @@ class Admitter:
         now = self._parts.timekeeper.now()
         run = Run(0, job.name, era, due, cause, State.QUEUED, now)
         waits = self._waits_since(run, waited)
-        waits.turn_to(Wait.OVERLAP, self._parts.timekeeper.reading())
+        waits.turn_to(_behind(state), self._parts.timekeeper.reading())
         active = ActiveRun(job, run, Stage.BEHIND, waits=waits)
         active.ready_ns = self._ready_ns(run)
         if must_wait:
@@ -100,11 +100,11 @@ class Admitter:
         waits.turn_to(Wait.DISPATCH, claimed_ns)
         return waits
 
-    def _blocker(self, job: Job, decision: OverlapDecision) -> Wait | None:
+    def _blocker(self, state: JobState, decision: OverlapDecision) -> Wait | None:
         """Return what a run has to wait for that is admitted so; None: nothing."""
         if decision.admission is not Admission.START:
-            return Wait.OVERLAP
-        return None if self._register.slots(job).is_free_for(job) else Wait.POOL
+            return _behind(state)
+        return None if self._register.slots(state.job).is_free_for(state.job) else Wait.POOL
 
     def _ready_ns(self, run: Run) -> int:
         """Return from when a run could begin, on the monotonic clock: it is due, or was made up."""
@@ -168,7 +168,7 @@ class Admitter:
         decision = _decide(state, Cause.CATCH_UP)
         if active.attempt is None:
             active.waits = self._waits_since(active.run)
-            blocker = self._blocker(active.job, decision)
+            blocker = self._blocker(state, decision)
             if blocker is not None:
                 active.waits.count_rest_to(blocker)
             active.ready_ns = self._ready_ns(active.run)
@@ -198,6 +198,12 @@ def _decide(state: JobState, cause: Cause) -> OverlapDecision:
         queue_limit=job.queue_limit,
         max_running=job.max_running,
     )
+
+
+def _behind(state: JobState) -> Wait:
+    """Return what a run waits for behind those of its job: where one waits for a slot, for that."""
+    is_slot = any(each.stage is Stage.SLOT for each in state.active)
+    return Wait.POOL if is_slot else Wait.OVERLAP
 
 
 def _blocking(state: JobState) -> str:

@@ -2,7 +2,8 @@
 
 A run's lag is the time from when it was due to the start of its first process. It is split by what
 the run waited for at each moment. A run that was made up counts from when it was found to be
-missed, and one that was asked for from then.
+missed, and one that was asked for from then. Behind an earlier run that waits for a slot itself it
+is a slot that is waited for: more slots are what would help.
 
 A run that waits across a restart of the daemon goes on counting from that instant. What the earlier
 daemon has seen it wait for is forgotten with that one: all of it counts to what the run still has

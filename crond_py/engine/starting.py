@@ -89,6 +89,7 @@ class Starter:
             active.stage = Stage.SLOT
             active.set_in_line(True)
             self._wait_for(active, Wait.POOL)
+            self._wait_behind(active, Wait.POOL)
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
             self.watch_waiting(slots)
             slots.wait(active, self._parts.timekeeper.reading())
@@ -101,6 +102,7 @@ class Starter:
         active.stage = Stage.STARTING
         active.set_in_line(False)
         self._wait_for(active, Wait.DISPATCH)
+        self._wait_behind(active, Wait.OVERLAP)
         if active.attempt is not None:
             active.earlier_users |= {active.attempt.user}
         active.attempt = Attempt(
@@ -117,6 +119,12 @@ class Starter:
         """Note what a run that has not started yet waits for from now on."""
         if active.waits is not None:
             active.waits.turn_to(what, self._parts.timekeeper.reading())
+
+    def _wait_behind(self, active: ActiveRun, what: Wait) -> None:
+        """Note what those behind a run wait for with it: for a slot, as long as it does so, too."""
+        state = self._register.find(active.job.name)
+        for behind in state.queued if state is not None else ():
+            self._wait_for(behind, what)
 
     def limit_waiting(self, active: ActiveRun) -> None:
         """Give a run that has not begun its ``start_within``."""

@@ -29,11 +29,12 @@ def job_status(state: JobState) -> JobStatus:
 class Crowd:
     """What waits for a slot of one pool: how many, and since when the first could have begun.
 
-    Instants are those of the monotonic clock.
+    Instants are those of the monotonic clock. ``behind`` are those that wait for these in turn.
     """
 
     number: int = 0
     since_ns: int | None = None
+    behind: int = 0
 
     def add(self, number: int, since_ns: int) -> None:
         """Count others in, the first of which could have begun then."""
@@ -51,6 +52,8 @@ def crowds(states: Iterable[JobState]) -> defaultdict[str, Crowd]:
                 has_begun = active.attempt is not None
                 since_ns = active.ticket.since_ns if has_begun else active.ready_ns
                 found[active.job.pool].add(1, since_ns)
+        if state.queued and any(each.stage is Stage.SLOT for each in state.active):
+            found[state.job.pool].behind += len(state.queued)
     return found
 
 
@@ -65,6 +68,7 @@ def pool_status(slots: Slots, crowd: Crowd, now_ns: int) -> PoolStatus:
         running=slots.taken,
         waiting=crowd.number,
         oldest_waiting=age,
+        behind=crowd.behind,
         lag=slots.lag,
     )
 

@@ -118,7 +118,7 @@ class PoolStatus:
 
     ``waiting`` counts the runs that wait for a slot, and the submitted tasks that are due and are
     not taken up yet; ``oldest_waiting`` is how long ago the first of them was due; ``lag`` how late
-    the pool's runs have started.
+    the pool's runs have started; ``behind`` counts the runs that are queued behind those that wait.
     """
 
     name: str
@@ -127,6 +127,7 @@ class PoolStatus:
     waiting: int
     oldest_waiting: timedelta | None = None
     lag: LagSummary | None = None
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,29 @@ def test_in_a_full_pool(machine_with: MachineWith) -> None:
     assert pool.lag.largest == lags[1].own
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_behind_one_that_waits_for_a_slot(machine_with: MachineWith, is_restarted: bool) -> None:
+    """Who waits for an earlier run that finds no slot waits for that slot: more would help."""
+    rarely = replace(JOB, trigger=CronTrigger(("0 0 1 1 *",)), pool="tiny")
+    busy = replace(rarely, name="busy", priority=9)
+    world = machine_with(busy, replace(rarely, overlap=Overlap.QUEUE))
+    world.machine.behaviours["busy"] = Behaviour(lasts=(MINUTE,))
+    world.machine.behaviours["a"] = Behaviour(lasts=(10 * SECOND,))
+    for name in ("busy", "a", "a", "a"):
+        world.ask(lambda core, name=name: core.trigger(name, is_forced=False, then=lambda _: None))
+    world.pass_time(20 * SECOND)
+    if is_restarted:
+        _restart(world)
+    assert world.daemon is not None
+    (pool,) = [p for p in world.daemon.core.status().pools if p.name == "tiny"]
+    assert (pool.waiting, pool.behind) == (1, 2)
+    world.pass_time(3 * MINUTE)
+    lags = [lag_of(world, "a", number) for number in range(3)]
+    for number, lag in enumerate(lags):
+        assert lag.pool.total_seconds() == near(MINUTE)
+        assert lag.overlap.total_seconds() == near(number * 10 * SECOND)
+
+
 def test_what_a_run_waits_for_is_its_reason(machine_with: MachineWith) -> None:
     """P8: of each run that waits the status says for what: a slot, its group, an earlier run."""
     slot = [replace(JOB, name=name, pool="one") for name in ("first", "second")]
