@@ -139,6 +139,7 @@ def _since(run: Run, status: DaemonStatus) -> str:
 
 
 def _pools(status: DaemonStatus) -> Table:
+    are_any_given_up = any(pool.given_up for pool in status.pools)
     table = Table(
         [
             Column("POOL"),
@@ -151,6 +152,7 @@ def _pools(status: DaemonStatus) -> Table:
             Column("P99", drop=3, is_right=True),
             Column("MAX", drop=5, is_right=True),
             Column("MOSTLY FOR", drop=6),
+            *([Column("TOO LATE", is_right=True)] if are_any_given_up else []),
         ]
     )
     for pool in status.pools:
@@ -164,6 +166,7 @@ def _pools(status: DaemonStatus) -> Table:
             span_text(pool.oldest_waiting) if pool.oldest_waiting is not None else "",
             *(map(span_text, (lag.last, lag.p50, lag.p99, lag.largest)) if lag else [""] * 4),
             _mostly_for(lag.causes) if lag else "",
+            *([str(pool.given_up)] if are_any_given_up else []),
         )
     return table
 
@@ -199,6 +202,7 @@ def _record(status: DaemonStatus) -> dict[str, Any]:
                 "running": pool.running,
                 "waiting": pool.waiting,
                 "behind": pool.behind,
+                "too_late": pool.given_up,
                 "oldest_waiting_seconds": (
                     None if pool.oldest_waiting is None else pool.oldest_waiting.total_seconds()
                 ),

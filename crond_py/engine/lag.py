@@ -5,6 +5,9 @@ the run waited for at each moment. A run that was made up counts from when it wa
 missed, and one that was asked for from then. Behind an earlier run that waits for a slot itself it
 is a slot that is waited for: more slots are what would help.
 
+A run that is given up, as it did not start within its ``start_within``, was as late as it had
+waited: a pool that drops all it should run does not look well.
+
 A run that waits across a restart of the daemon goes on counting from that instant. What the earlier
 daemon has seen it wait for is forgotten with that one: all of it counts to what the run still has
 to wait for, be it an earlier run or a slot, and where it has not to, to the daemon (``DISPATCH``).

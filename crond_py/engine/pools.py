@@ -52,6 +52,7 @@ class Slots:
         self._turns = 0
         self.is_watched = False
         self.is_late = False
+        self.given_up = 0
         self._lags = LagRecord()
 
     @property
@@ -142,7 +143,7 @@ class Slots:
 
     @property
     def lag(self) -> LagSummary | None:
-        """How late the pool's newest runs have started."""
+        """How late the pool's newest runs have started, or were when they were given up."""
         return self._lags.sample().summary()
 
     def note_lag(self, lag: Lag, run: ActiveRun) -> None:
@@ -156,6 +157,11 @@ class Slots:
         elif self.is_late and not self._keeps_waiting(limit):
             self.is_late = False
             log.info("runs start in time again", extra=fields(pool=self.pool.name))
+
+    def note_given_up(self, lag: Lag) -> None:
+        """Note how late a run of the pool was when it was given up, as it did not start in time."""
+        self.given_up += 1
+        self._lags.add(lag)
 
     def note_waiting(self) -> None:
         """Note that the run that waits longest does so for too long."""

@@ -269,11 +269,23 @@ class Starter:
         slots.note_lag(lag, active)
         if was_late and not slots.is_watched:
             self.lag_due(slots)  # where that is over, one that waits already may wait for long
+        self._remember(active, lag)
+        return lag
+
+    def note_given_up(self, active: ActiveRun) -> None:
+        """Remember for how long one has waited that was to start and is given up, as it is late."""
+        waits, active.waits = active.waits, None
+        if waits is not None:
+            lag = waits.end(self._parts.timekeeper.reading())
+            self._register.slots(active.job).note_given_up(lag)
+            self._remember(active, lag)
+
+    def _remember(self, active: ActiveRun, lag: Lag) -> None:
+        """Count a lag to those of the job."""
         state = self._register.find(active.job.name)
         if state is not None:
             state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
             state.lags.add(lag)
-        return lag
 
     def set_timeout(self, active: ActiveRun, remaining: timedelta) -> None:
         """Have the attempt ended once ``remaining`` is over."""

@@ -69,6 +69,7 @@ def pool_status(slots: Slots, crowd: Crowd, now_ns: int) -> PoolStatus:
         waiting=crowd.number,
         oldest_waiting=age,
         behind=crowd.behind,
+        given_up=slots.given_up,
         lag=slots.lag,
     )
 

@@ -118,7 +118,8 @@ class PoolStatus:
 
     ``waiting`` counts the runs that wait for a slot, and the submitted tasks that are due and are
     not taken up yet; ``oldest_waiting`` is how long ago the first of them was due; ``lag`` how late
-    the pool's runs have started; ``behind`` counts the runs that are queued behind those that wait.
+    the pool's runs have started; ``behind`` counts the runs that are queued behind those that wait,
+    ``given_up`` those that were given up as too late since the daemon began; their lag counts, too.
     """
 
     name: str
@@ -128,6 +129,7 @@ class PoolStatus:
     oldest_waiting: timedelta | None = None
     lag: LagSummary | None = None
     behind: int = 0
+    given_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)

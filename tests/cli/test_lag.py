@@ -116,6 +116,23 @@ def test_status_says_what_a_pool_is_late_for(env: dict[str, str]) -> None:
     }
 
 
+def test_status_says_how_many_wait_behind_others_and_were_given_up(env: dict[str, str]) -> None:
+    """A pool in which one of each queue waits, and one that has dropped its runs, look crowded."""
+
+    def crowded(request: Request[object], peer: Peer) -> object:
+        told = answer(request, peer)
+        assert isinstance(told, DaemonStatus)
+        first, other = told.pools
+        return replace(told, pools=(replace(first, behind=66, given_up=3), other))
+
+    with serving(env, crowded):
+        text = pycron("status", env=env).stdout
+        found = json.loads(pycron("status", "--json", env=env).stdout)["pools"]
+    assert "2 (+66)" in text
+    assert "TOO LATE" in text
+    assert [(each["behind"], each["too_late"]) for each in found] == [(66, 3), (0, 0)]
+
+
 def test_list_says_how_many_runs_of_a_job_wait_and_how_long(env: dict[str, str]) -> None:
     """The oldest one of them counts."""
     with serving(env, answer):

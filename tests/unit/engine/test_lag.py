@@ -180,6 +180,27 @@ def test_behind_one_that_waits_for_a_slot(machine_with: MachineWith, is_restarte
         assert lag.overlap.total_seconds() == near(number * 10 * SECOND)
 
 
+def test_a_pool_that_gives_up_its_runs_does_not_look_well(machine_with: MachineWith) -> None:
+    """What was skipped as too late was as late as it had waited, and is counted."""
+    busy = replace(JOB, name="busy", pool="tiny", priority=9)
+    hurried = replace(JOB, pool="tiny", start_within=20 * SECOND)
+    world = machine_with(busy, hurried, replace(hurried, name="b"), lasts=MINUTE)
+    to_the_hour(world, 30 * SECOND)
+    assert [outcomes(world, name) for name in ("a", "b")] == [["skipped"], ["skipped"]]
+    assert world.daemon is not None
+    status = world.daemon.core.status()
+    (pool,) = [p for p in status.pools if p.name == "tiny"]
+    assert pool.given_up == 2
+    assert pool.lag is not None
+    assert (pool.lag.count, pool.lag.largest.total_seconds()) == (3, near(20 * SECOND))
+    assert pool.lag.causes.pool.largest.total_seconds() == near(20 * SECOND)
+    (job,) = [each for each in status.jobs if each.job.name == "a"]
+    assert job.lag is not None
+    summary = job.lag.summary()
+    assert summary is not None
+    assert summary.last.total_seconds() == near(20 * SECOND)
+
+
 def test_what_a_run_waits_for_is_its_reason(machine_with: MachineWith) -> None:
     """P8: of each run that waits the status says for what: a slot, its group, an earlier run."""
     slot = [replace(JOB, name=name, pool="one") for name in ("first", "second")]
