@@ -390,11 +390,6 @@ class Tasks:
     def _feed(self, lane: LaneState) -> None:
         is_held = self._is_held(lane)
         room = 0 if is_held else lane.room
-        if not room and not is_held:
-            if lane.first_due is not None:
-                lane.hinder(Hindrance.FULL, self._parts.timekeeper.reading())
-                self._presence.keep_back(lane)
-            return  # it is hungry again when there is some
         room -= self._parking.take_up_due(lane, room)
         most = room + len(self._unwritten) + 1
         found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
@@ -426,12 +421,17 @@ class Tasks:
             lane.open -= 1
         self._unwritten[task.id] = moved
         self._parts.outbox.write(SetTask(task.id, moved.due, moved.ended_at))
-        self._parts.outbox.then(partial(self._moved_on, lane, task.id, next_due))
+        self._parts.outbox.then(partial(self._moved_on, moved))
 
-    def _moved_on(self, lane: LaneState, task_id: int, next_due: datetime | None) -> None:
-        self._unwritten.pop(task_id, None)
-        if next_due is not None and self._first_dues.note(lane, next_due):
-            self.arm(lane)
+    def _moved_on(self, task: Task) -> None:
+        """Wait for a task that has moved on, unless it was cancelled meanwhile."""
+        if self._unwritten.get(task.id) is not task:
+            return
+        del self._unwritten[task.id]
+        if task.ended_at is None:
+            lane = self.lane(task.lane)
+            if self._first_dues.note(lane, task.due):
+                self.arm(lane)
 
     def watch(self, lane: LaneState, active: ActiveRun) -> None:
         """Count a run of a lane for as long as it waits for a slot, now or later."""

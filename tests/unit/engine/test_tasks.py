@@ -1194,6 +1194,20 @@ def test_cancel_of_what_was_taken_up_in_trouble(world: World, *, is_over: bool) 
     assert isinstance(world.ask(lambda core: core.cancel_task(1)), UnknownNameError)
 
 
+def test_nothing_is_to_come_of_one_cancelled_in_trouble(world: World) -> None:
+    """A task that had moved on when it was cancelled, both unwritten yet, is waited for no more."""
+    submit(world, new_task(world, every=HOUR))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(10 * SECOND)
+    world.ask(lambda core: core.cancel_task(1))
+    world.set_trouble(None)
+    world.pass_time(10 * SECOND)
+    assert world.daemon is not None
+    assert open_tasks(world) == []
+    assert world.daemon.core.status().tasks.next_due is None
+    assert list(world.daemon.core._tasks._lanes.values()) == []
+
+
 def test_cancel_of_the_last_of_a_task_in_trouble(world: World) -> None:
     """P6: where nothing is to come only its run is cancelled, which the answer names."""
     submit(world, new_task(world))
@@ -1234,6 +1248,21 @@ def waiting_for(world: World, name: str) -> tuple[int, timedelta | None]:
     assert world.daemon is not None
     (pool,) = [pool for pool in world.daemon.core.status().pools if pool.name == name]
     return pool.waiting, pool.oldest_waiting
+
+
+def test_status_of_one_cancelled_in_a_full_lane(world: World) -> None:
+    """A task that was cancelled waits no more, though nothing of its lane is taken up now."""
+    lasting(world, HOUR)
+    submit(world, *[new_task(world, pool="tiny")] * MOST_WAITING)
+    (stays,) = submit(world, new_task(world, pool="tiny", in_=2 * SECOND))
+    (later,) = submit(world, new_task(world, pool="tiny", in_=5 * HOUR))
+    world.pass_time(10 * SECOND)
+    assert waiting_for(world, "tiny")[0] == MOST_WAITING
+    world.ask(lambda core: core.cancel_task(stays.task.id))
+    world.pass_time(SECOND)
+    assert waiting_for(world, "tiny")[0] == MOST_WAITING - 1
+    assert world.daemon is not None
+    assert world.daemon.core.status().tasks.next_due == later.task.due
 
 
 @pytest.mark.parametrize("more", [(), (HOUR,), (HOUR,) * 30], ids=["all", "one later", "many"])
