@@ -95,6 +95,8 @@ class Core:
         )
         self.task_ends = TaskEnds(parts, register, ledger)
         register.enter_task = self._tasks.enter
+        register.bring = self._tasks.bring
+        self._tasks.when_taken_up(self._starter.fill)
         register.on_outcome = self._concluded
         self._ledger_trouble = ""
         self._ledger_retry: Timer | None = None
@@ -282,6 +284,7 @@ class Core:
     def handle(self, batch: Sequence[object]) -> None:
         """Deal with a batch of events, commit what it changed, then act on it."""
         self.gathering.begin()
+        self._tasks.begin_batch()
         with _outliving("clock not looked at"):
             self._check_clock()
         for event in batch:
@@ -372,6 +375,9 @@ class Core:
                     self._tasks.note_late(item.lane, fired_at)
                 later.append(item)
                 continue
+            if not isinstance(item, events.TasksDue):
+                with _outliving("tasks not taken up"):
+                    self._tasks.feed_in_place()
             with _outliving("timer not handled", item=item):
                 self._timer_fired(item, fired_at)
         if later:
@@ -397,6 +403,8 @@ class Core:
                     self._agenda.due(state, due, fired_at)
             case events.TasksDue(lane):
                 self._tasks.due(lane, fired_at)
+            case events.FeedDue():
+                self._tasks.goes_on()
             case events.RetryDue(run):
                 self._attempts.retry_due(run)
             case events.TimeoutDue(run, attempt):

@@ -74,6 +74,11 @@ class KeptBackDue:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedDue:
+    """It is time to take up more of the tasks that are due, after what has come meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
 class CyclesDue:
     """It is time to look up again what jobs that follow others wait for."""
 

@@ -77,7 +77,9 @@ class LaneState:
     ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
     not tell which of its tasks are due; empty: it could. ``hindered`` is what has kept those that
     are due from being taken up; nothing where none was left behind. ``parked`` are runs that wait
-    for their retry, and not in memory.
+    for their retry, and not in memory. ``due_ns``, ``hungry_ns`` and ``fed`` are of one that is
+    hungry (``feeding``): when its first is due, since when it is, and how often something of it was
+    taken up since.
     """
 
     lane: Lane
@@ -90,6 +92,9 @@ class LaneState:
     unread: str = ""
     hindered: Hindered = ()
     parked: ParkedRuns = field(default_factory=ParkedRuns)
+    due_ns: int = 0
+    hungry_ns: int = 0
+    fed: int = 0
 
     @property
     def room(self) -> int:

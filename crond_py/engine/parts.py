@@ -161,6 +161,7 @@ class Register:
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     enter_task: Callable[[Run], str] = lambda _run: NOT_THERE
+    bring: Callable[[Slots], bool] = lambda _slots: True
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
     on_retry: Callable[[ActiveRun, int], None] = lambda _active, _deadline_ns: None
     park_left: Callable[[Run], bool] = lambda _run: False

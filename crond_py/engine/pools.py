@@ -36,7 +36,8 @@ class Slots:
     """The slots of one pool, and the runs that wait for one.
 
     A run that no longer waits (cancelled, too late, moved to another pool) is passed over when its
-    turn comes. As long as nobody who may go waits, a newcomer need not.
+    turn comes. As long as nobody who may go waits, a newcomer need not. Where the pool ``is_held``
+    all wait, until those stand in line that are just about to.
     """
 
     def __init__(self, pool: Pool, shares: Shares) -> None:
@@ -50,6 +51,7 @@ class Slots:
         self._is_in_order = True
         self._tidy_at = _FEW
         self._turns = 0
+        self.is_held = False
         self.is_watched = False
         self.is_late = False
         self.given_up = 0
@@ -63,15 +65,26 @@ class Slots:
     @property
     def is_crowded(self) -> bool:
         """Whether some run may go as soon as another one ends."""
-        return not self._has_room and self._next() is not None
+        return not self.has_room and self._next() is not None
 
     @property
     def is_in_use(self) -> bool:
         """Whether some run has a slot or waits for one."""
         return self.taken > 0 or self.oldest_since_ns is not None
 
+    def has_higher_than(self, priority: int) -> bool:
+        """Whether some run of a higher priority waits that may go.
+
+        The line of that priority is not asked: a group of which nobody waits for a moment has its
+        turn by what it has used, as long as nobody asks who is next.
+        """
+        now_ns = self._shares.reading()
+        higher = (-each for each in self._descending if -each > priority)
+        return any(self._lines[each].first(now_ns) is not None for each in higher)
+
     @property
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Whether a slot is free."""
         return self.pool.workers is None or self.taken < self.pool.workers
 
     def has_bound_for(self, job: Job) -> bool:
@@ -82,7 +95,7 @@ class Slots:
 
     def is_free_for(self, job: Job) -> bool:
         """Whether a run of the job, coming now, would get a slot at once."""
-        return self._has_room and not self._shares.is_full(job) and self._next() is None
+        return self.has_room and not self._shares.is_full(job) and self._next() is None
 
     def take(self, run: ActiveRun) -> None:
         """Count a run as one that has a slot, whether there is one or not."""
@@ -196,7 +209,7 @@ class Slots:
 
     def next_waiting(self) -> ActiveRun | None:
         """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""
-        if not self._has_room:
+        if not self.has_room:
             return None
         ticket = self._next()
         if ticket is None:

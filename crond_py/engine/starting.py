@@ -85,7 +85,8 @@ class Starter:
     def take_slot(self, active: ActiveRun, now: datetime) -> bool:
         """Begin the next attempt if there is a slot, else wait for one; not yet written."""
         slots = self._register.slots(active.job)
-        if self._register.is_stopping or not slots.is_free_for(active.job):
+        must_wait = self._register.is_stopping or slots.is_held
+        if must_wait or not slots.is_free_for(active.job):
             active.stage = Stage.SLOT
             active.set_in_line(True)
             self._wait_for(active, Wait.POOL)
@@ -296,7 +297,7 @@ class Starter:
 
     def fill(self, slots: Slots) -> None:
         """Give free slots to the runs that wait for one."""
-        while not self._register.is_stopping:
+        while not self._register.is_stopping and self._register.bring(slots):
             active = slots.next_waiting()
             if active is None:
                 return

@@ -14,7 +14,7 @@ missed ones, and made up where it says ``missed = "all"``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,10 +26,12 @@ from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
-from crond_py.engine.events import TasksDue
+from crond_py.engine.events import FeedDue, TasksDue
+from crond_py.engine.feeding import Hunger
 from crond_py.engine.lanes import FirstDues, Hindrance, LaneState
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register
+from crond_py.engine.pools import Slots
 from crond_py.engine.presence import Presence
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import Crowd, seen
@@ -85,7 +87,14 @@ class Tasks:
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
         self._first_dues = FirstDues()
-        self._hungry: dict[LaneState, None] = {}
+        self._hunger = Hunger()
+        self._stale: dict[LaneState, None] = {}
+        self._held: dict[Slots, None] = {}
+        self._left = 0
+        self._turn = 0
+        self._has_come = False
+        self._is_to_go_on = False
+        self._fill: Callable[[Slots], None] = lambda _slots: None
         self._unread: dict[LaneState, None] = {}
         self._has_fed = False
         self._unwritten: dict[int, Task] = {}
@@ -223,7 +232,7 @@ class Tasks:
         self._uptake.enter_row(task, self._parts.timekeeper.now(), Outcome.CANCELLED, reason)
         lane = self.lane(task.lane)
         self._move_on(lane, task, None)
-        self._hungry[lane] = None  # it may have been the first
+        self._stale[lane] = None  # it may have been the first
         return True
 
     def counts(self) -> TaskCounts:
@@ -326,11 +335,18 @@ class Tasks:
         """Take up tasks of a lane whose timer fired at wall-clock instant ``fired_at``."""
         if self._lanes.get(lane.lane) is not lane:
             return  # it was let go of since, and what has come to its lane has another timer
-        self._hungry[lane] = None  # also where an error keeps it from being fed now
+        if not self._register.is_stopping:
+            self._starve(lane)  # also where an error comes next
+            self._has_come = True
         self._note_if_late(lane, fired_at)
         self._disarm(lane)
-        if not self._register.is_stopping:
-            self._feed_or_wait(lane)
+
+    def _starve(self, lane: LaneState) -> None:
+        """Have a lane be hungry: something of it is due."""
+        first_ns = self._first_ns(lane)
+        if first_ns is not None:
+            self._hunger.add(lane, first_ns, self._parts.timekeeper.reading())
+            self._presence.keep_back(lane)  # there may be no room for long
 
     def note_late(self, lane: LaneState, fired_at: datetime) -> None:
         """Note that a timer fired late which is to be dealt with later, as ``due``."""
@@ -342,22 +358,103 @@ class Tasks:
         if fired_at - expected > LATE:
             self._attendance.note_frozen(expected, fired_at)
 
+    def when_taken_up(self, fill: Callable[[Slots], None]) -> None:
+        """Have ``fill`` called with a pool once those stand in line that come together."""
+        self._fill = fill
+
+    def begin_batch(self) -> None:
+        """Note that a batch of events begins; so many tasks are taken up in it at most."""
+        self._left = self._parts.most_waiting
+
+    def goes_on(self) -> None:
+        """Note that what has come meanwhile is dealt with, and it is time to go on."""
+        self._is_to_go_on = False
+
+    def feed_in_place(self) -> None:
+        """Take up what is due of the lanes whose timers fired just now, before what is after."""
+        if self._has_come and self._left > 0:
+            self.feed()
+
     def feed(self) -> None:
-        """Take up what is due and may wait in memory, of each lane that is hungry, once."""
+        """Take up what is due and may wait in memory, as much as is for one batch."""
+        self._has_come = False
         if self._register.is_stopping:
             return
-        for lane in list(self._hungry):
-            self._feed_or_wait(lane)
+        for lane in list(self._stale):
+            del self._stale[lane]
+            self._feed_or_wait(lane, 0)
+        pools = self._hunger.pools
+        if pools:
+            self._turn = (self._turn + 1) % len(pools)
+            pools = [*pools[self._turn :], *pools[: self._turn]]
+        for number, pool in enumerate(pools):
+            self._feed_pool(pool, self._left // (len(pools) - number))
+        for slots in list(self._held):
+            self._let_have(slots)
         if self._has_fed:
             self._has_fed = False
             self._attend()
+        is_more = any(shelf.next_lane for pool in pools for shelf in self._hunger.shelves(pool))
+        if (is_more or self._held) and not self._is_to_go_on:
+            self._is_to_go_on = True
+            self._parts.timers.call_at(self._parts.timekeeper.reading(), FeedDue())
 
-    def _feed_or_wait(self, lane: LaneState) -> None:
-        """Take up tasks of a lane; where that fails, do it again in a while."""
-        self._hungry.pop(lane, None)
+    def _feed_pool(self, pool: str, most: int) -> None:
+        """Take up tasks of a pool's lanes, the higher priority first."""
+        slots = self._register.pools.get(pool)
+        shelves = list(self._hunger.shelves(pool))
+        if slots is not None and sum(len(shelf.hungry) for shelf in shelves) > 1:
+            self._hold(slots)  # they come together
+        least = self._left - most
+        for shelf in shelves:
+            number = len(shelf.hungry)
+            while self._left > least and (lane := shelf.next_lane) is not None:
+                self._feed_or_wait(lane, min(self._left - least, max(1, most // number)))
+            shelf.note_if_full(self._parts.timekeeper.reading())
+            if shelf.next_lane is not None:
+                break
+        if slots is not None and self._left <= 0 and any(self._hunger.shelves(pool)):
+            self._hold(slots)
+
+    def _hold(self, slots: Slots) -> None:
+        """Let nobody have a slot before those stand in line that come together."""
+        if slots.pool.workers is not None:
+            slots.is_held = True
+            self._held[slots] = None
+
+    def _let_have(self, slots: Slots) -> None:
+        """Give the slots of a pool to whose turn it is, unless somebody is to come first."""
+        slots.is_held = False
+        del self._held[slots]
+        self._fill(slots)
+
+    def bring(self, slots: Slots) -> bool:
+        """Take up what goes before all that wait for a slot which is free.
+
+        False: some of it is left to the next batch, and nobody gets the slot until then.
+        """
+        pool = slots.pool.name
+        if not slots.has_room or slots.pool.workers is None:
+            return True
+        for shelf in list(self._hunger.shelves(pool)):
+            if shelf.next_of_none is None:
+                continue
+            if slots.has_higher_than(shelf.priority):
+                return True
+            while (lane := shelf.next_of_none) is not None:
+                if self._left <= 0:
+                    self._hold(slots)
+                    return False
+                was_held, slots.is_held = slots.is_held, True
+                self._feed_or_wait(lane, max(1, self._left // len(shelf.hungry)))
+                slots.is_held = was_held
+        return True
+
+    def _feed_or_wait(self, lane: LaneState, most: int) -> None:
+        """Take up some tasks of a lane; where that fails, do it again in a while."""
         self._has_fed = True
         try:
-            self._feed(lane)
+            self._feed(lane, most)
         except LedgerError as error:
             self._feed_again(lane, str(error))
         except Exception:  # noqa: BLE001 - the boundary of one lane: its faults stay its own
@@ -370,6 +467,8 @@ class Tasks:
         """Try again in a while to take up what of a lane is due."""
         self._note_unread(lane, why)
         lane.hinder(Hindrance.UNREAD, self._parts.timekeeper.reading())
+        self._left -= 1
+        self._hunger.drop(lane)
         self._disarm(lane)
         self._wait(lane, self._parts.timekeeper.after(AGAIN))
 
@@ -387,23 +486,30 @@ class Tasks:
             if not self._unread:
                 log.warning("it is known again which tasks are due", extra=fields())
 
-    def _feed(self, lane: LaneState) -> None:
-        is_held = self._is_held(lane)
-        room = 0 if is_held else lane.room
-        room -= self._parking.take_up_due(lane, room)
-        most = room + len(self._unwritten) + 1
-        found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=most)
-        if len(found) < most and not self._unwritten:
+    def _feed(self, lane: LaneState, most: int) -> None:
+        shelf = self._hunger.shelf(lane)
+        room = 0 if self._is_held(lane) else min(most, shelf.room(lane))
+        if lane in self._hunger and shelf.last_full_ns > lane.hungry_ns:
+            lane.hinder(Hindrance.FULL, max(lane.hungry_ns, shelf.full_ns))
+        begun = self._parking.take_up_due(lane, room)
+        self._left -= begun
+        room -= begun
+        limit = room + len(self._unwritten) + 1
+        found = self._ledger.tasks_due(lane.lane, after=None, until=None, limit=limit)
+        if len(found) < limit and not self._unwritten:
             lane.open = len(found)  # a ledger that was damaged may have lost some
         found = [task for task in found if task.id not in self._unwritten]
         now = self._parts.timekeeper.now()
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
         left = next((n for n, task in enumerate(found) if n == room or task.due > until), None)
+        self._left -= max(1, len(found[:left]))
         for task in found[:left]:
             self._take_up(lane, task, now)
         self._first_dues.set(lane, None if left is None else found[left].due)
         self._note_read(lane)
-        self.arm(lane)
+        fed = lane.fed + 1
+        self.arm(lane, at_once=True)
+        lane.fed = fed
         self.let_go(lane)
 
     def _take_up(self, lane: LaneState, task: Task, now: datetime) -> None:
@@ -435,21 +541,21 @@ class Tasks:
 
     def watch(self, lane: LaneState, active: ActiveRun) -> None:
         """Count a run of a lane for as long as it waits for a slot, now or later."""
-        lane.waiting += active.is_in_line
+        self._hunger.count(lane, int(active.is_in_line))
         active.lane = lane.lane
         active.on_line = partial(self._line_changed, lane.lane)
 
     def _line_changed(self, of: Lane, is_in_line: bool) -> None:
         lane = self.lane(of)
         if is_in_line:
-            lane.waiting += 1
+            self._hunger.count(lane, 1)
         else:
             self._begun(lane)
 
     def _begun(self, lane: LaneState) -> None:
-        lane.waiting -= 1
-        if lane.timer is None:
-            self.arm(lane)
+        self._hunger.count(lane, -1)
+        if lane.timer is None and lane not in self._hunger:
+            self.arm(lane, at_once=True)
         self.let_go(lane)
 
     # --- lanes ----------------------------------------------------------------------------
@@ -469,26 +575,37 @@ class Tasks:
             self._presence.let_go(lane)
             self._first_dues.set(lane, None)
             self._unread.pop(lane, None)
-            self._hungry.pop(lane, None)
+            self._hunger.drop(lane)
+            self._stale.pop(lane, None)
             self._lanes.pop(lane.lane, None)
 
-    def arm(self, lane: LaneState) -> None:
-        """Wait for the first task of a lane, or at once have more taken up of what is due."""
+    def arm(self, lane: LaneState, *, at_once: bool = False) -> None:
+        """Wait for what is due first of a lane, or have more taken up of what is due.
+
+        ``at_once``: with this batch, if there is still time in it.
+        """
         self._disarm(lane)
         first_ns = self._first_ns(lane)
         if lane.first_due is None or self._register.is_stopping:
             lane.hindered = ()
         if first_ns is None or self._register.is_stopping:
+            self._hunger.drop(lane)
+            self._presence.let_go(lane)
             return
         now_ns = self._parts.timekeeper.reading()
         if self._is_held(lane) or not lane.room:
             if lane.first_due is not None:
                 lane.hinder(Hindrance.HELD if self._is_held(lane) else Hindrance.FULL, now_ns)
                 self._presence.keep_back(lane)
+            self._hunger.drop(lane)
             return
         if lane.first_due is not None and self._task_ns(lane, lane.first_due) > now_ns:
             lane.hindered = ()
-        self._wait(lane, max(first_ns, now_ns))
+        if at_once and first_ns <= now_ns:
+            self._starve(lane)
+        else:
+            self._hunger.drop(lane)
+            self._wait(lane, max(first_ns, now_ns))
 
     def _first_ns(self, lane: LaneState) -> int | None:
         """Return when the first task of a lane is to be taken up, or the first parked run."""

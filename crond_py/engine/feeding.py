@@ -1,0 +1,160 @@
+"""Which lane of submitted tasks is taken up next: hungry lanes, by pool and priority.
+
+A lane is hungry when something of it is due that may be taken up. Lanes of one pool and priority
+share a shelf: on it, those go first of which no run waits in memory yet, as many groups are to
+stand in line; then those that were fed least since they are hungry; then the first due. However
+many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no room for
+stays in the ledger, and is taken up as there is room: as each priority has a shelf, each has
+somebody who stands in line.
+
+Not responsible for taking tasks up, nor for timers (``tasks``).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import field
+
+from crond_py.dataclass import dataclass
+from crond_py.engine.lanes import LaneState
+
+MANY = 8
+"""So many times what one lane may have waits of all lanes of a shelf: more are not taken up then.
+
+Twice as much is, of lanes of which nothing waits.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Shelf:
+    """The lanes of a pool at one priority.
+
+    ``waiting`` counts the runs that wait for a slot, ``standing`` the lanes that have such.
+    ``full_ns`` and ``last_full_ns`` are when there was no room first, and last; 0: never.
+    """
+
+    pool: str
+    priority: int
+    waiting: int = 0
+    standing: int = 0
+    full_ns: int = 0
+    last_full_ns: int = 0
+    hungry: dict[LaneState, int] = field(default_factory=dict)
+    heap: list[tuple[bool, int, int, int, LaneState]] = field(default_factory=list)
+
+    @property
+    def first(self) -> LaneState | None:
+        """The lane that is to be taken up next, whether there is room for it or not."""
+        while self.heap and self.hungry.get(self.heap[0][4]) != self.heap[0][3]:
+            heapq.heappop(self.heap)
+        return self.heap[0][4] if self.heap else None
+
+    def room(self, lane: LaneState) -> int:
+        """Return how many more runs of a lane may wait."""
+        most = MANY * lane.most_waiting * (1 if lane.waiting else 2)
+        return max(0, min(lane.room, most - self.waiting))
+
+    @property
+    def next_lane(self) -> LaneState | None:
+        """The lane that is to be taken up next, if there is room for it, or none in itself."""
+        lane = self.first
+        if lane is None or (lane.room and not self.room(lane)):
+            return None
+        return lane
+
+    @property
+    def next_of_none(self) -> LaneState | None:
+        """The lane that is to be taken up before anybody gets a slot who does not go before it.
+
+        None: each has a run that waits, or so many have as are taken up at a time.
+        """
+        lane = self.next_lane
+        if lane is None or lane.waiting or self.standing >= lane.most_waiting:
+            return None
+        return lane
+
+    def note_if_full(self, now_ns: int) -> None:
+        """Note where there is no room now for those that are hungry."""
+        if self.hungry and self.next_lane is None:
+            self.full_ns = self.full_ns or now_ns
+            self.last_full_ns = now_ns
+
+
+class Hunger:
+    """All hungry lanes, and how many runs of each shelf wait."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, dict[int, Shelf]] = {}
+        self._count = 0
+
+    def __contains__(self, lane: LaneState) -> bool:
+        shelf = self._find(lane)
+        return shelf is not None and lane in shelf.hungry
+
+    def _find(self, lane: LaneState) -> Shelf | None:
+        return self._pools.get(lane.lane.pool, {}).get(lane.lane.priority)
+
+    def shelf(self, lane: LaneState) -> Shelf:
+        """Return the shelf of a lane."""
+        pool, priority = lane.lane.pool, lane.lane.priority
+        shelves = self._pools.setdefault(pool, {})
+        if priority not in shelves:
+            shelves[priority] = Shelf(pool, priority)
+        return shelves[priority]
+
+    def shelves(self, pool: str) -> Iterator[Shelf]:
+        """Yield the shelves of a pool that have hungry lanes, the highest priority first."""
+        shelves = self._pools.get(pool, {})
+        for priority in sorted(shelves, reverse=True):
+            if shelves[priority].hungry:
+                yield shelves[priority]
+
+    @property
+    def pools(self) -> list[str]:
+        """The pools that have hungry lanes."""
+        return [name for name in self._pools if any(self.shelves(name))]
+
+    def add(self, lane: LaneState, due_ns: int, now_ns: int) -> None:
+        """Have a lane be hungry, of which the first is due then on the monotonic clock."""
+        lane.due_ns = due_ns
+        shelf = self.shelf(lane)
+        if lane not in shelf.hungry:
+            lane.fed, lane.hungry_ns = 0, now_ns
+        self._enter(shelf, lane)
+
+    def _enter(self, shelf: Shelf, lane: LaneState) -> None:
+        self._count += 1
+        shelf.hungry[lane] = self._count
+        entry = (lane.waiting > 0, lane.fed, lane.due_ns, self._count, lane)
+        heapq.heappush(shelf.heap, entry)
+        if len(shelf.heap) > 64 + 2 * len(shelf.hungry):
+            shelf.heap = [each for each in shelf.heap if shelf.hungry.get(each[4]) == each[3]]
+            heapq.heapify(shelf.heap)
+
+    def drop(self, lane: LaneState) -> None:
+        """Have a lane be hungry no more."""
+        shelf = self._find(lane)
+        if shelf is not None:
+            shelf.hungry.pop(lane, None)
+            self._let_go(shelf)
+
+    def count(self, lane: LaneState, change: int) -> None:
+        """Count that so many more runs of a lane wait for a slot, or fewer."""
+        if not change:
+            return
+        shelf = self.shelf(lane)
+        had, lane.waiting = lane.waiting > 0, lane.waiting + change
+        shelf.waiting += change
+        shelf.standing += (lane.waiting > 0) - had
+        if lane in shelf.hungry and had != (lane.waiting > 0):
+            self._enter(shelf, lane)
+        self._let_go(shelf)
+
+    def _let_go(self, shelf: Shelf) -> None:
+        if shelf.hungry or shelf.waiting:
+            return
+        shelves = self._pools[shelf.pool]
+        del shelves[shelf.priority]
+        if not shelves:
+            del self._pools[shelf.pool]

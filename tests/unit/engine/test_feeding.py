@@ -1,0 +1,152 @@
+"""Submitted tasks of many lanes, and in pools of more slots than are taken up at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from crond_py.crontab.model import AtTrigger
+from crond_py.engine.core import Core
+from crond_py.engine.feeding import MANY
+from crond_py.engine.pools import LONGEST_WAITING_EVERY
+from tests.simulation.jobs import BEGIN
+from tests.simulation.tasks import MOST_WAITING
+from tests.simulation.world import World
+from tests.unit.engine.conftest import MachineWith
+from tests.unit.engine.test_tasks import (
+    HOUR,
+    PLAIN,
+    SECOND,
+    in_memory,
+    lasting,
+    new_task,
+    outcomes,
+    submit,
+)
+
+SLOTS = 40
+"""More than are taken up of a lane, or in a batch."""
+
+
+@pytest.fixture
+def world(machine_with: MachineWith) -> World:
+    """Give a daemon without a job of its own; the pool ``small`` has many slots."""
+    world = machine_with()
+    world.pools["small"] = SLOTS
+    world.reload()
+    return world
+
+
+def started(world: World, bounds: Sequence[tuple[str, int]], number: int) -> Counter[str]:
+    """Count of whom the first processes are, by the last number of the tasks of each."""
+    names = []
+    for tree in world.machine.trees[:number]:
+        task = int(tree.job.removeprefix("task:"))
+        names.append(next(name for name, last in bounds if task <= last))
+    return Counter(names)
+
+
+@pytest.mark.parametrize("waves", [1, 3])
+def test_priority_holds_for_many_slots(world: World, waves: int) -> None:
+    """P4: while the higher priority has some that are due, in the ledger too, it gets the slots."""
+    lasting(world, 10 * SECOND, numbers=range(1, 1000))
+    many = 10 * SLOTS
+    submit(world, *[new_task(world, pool="small", priority=5, group="high")] * many)
+    submit(world, *[new_task(world, pool="small", priority=0, group="low")] * many)
+    world.pass_time((10 * waves - 5) * SECOND)
+    of = started(world, [("high", many), ("low", 2 * many)], waves * SLOTS)
+    assert of.total() == waves * SLOTS
+    assert of["low"] <= waves * SLOTS // LONGEST_WAITING_EVERY
+
+
+def test_shares_hold_for_many_slots(world: World) -> None:
+    """P4: a group of weight 3 gets three times as many of the slots as one of weight 1."""
+    lasting(world, 10 * SECOND, numbers=range(1, 1000))
+    many = 10 * SLOTS
+    submit(world, *[new_task(world, pool="small", group="alice")] * many)
+    submit(world, *[new_task(world, pool="small", group="many")] * many)
+    world.pass_time(45 * SECOND)
+    of = started(world, [("alice", many), ("many", 2 * many)], 5 * SLOTS)
+    assert of["many"] / of["alice"] == pytest.approx(3, rel=0.1)
+
+
+def test_batch_takes_up_few_of_all_lanes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: however many groups have tasks that are due, the engine soon looks at what else is."""
+    lasting(world, HOUR)
+    for number in range(6 * MOST_WAITING):
+        submit(world, *[new_task(world, pool="tiny", group=f"g{number}")] * 3)
+    grown = []
+    handle = Core.handle
+
+    def watched(core: Core, batch: Sequence[object]) -> None:
+        before = in_memory(world)
+        handle(core, batch)
+        grown.append(in_memory(world) - before)
+
+    monkeypatch.setattr(Core, "handle", watched)
+    world.pass_time(10 * SECOND)
+    assert max(grown) == MOST_WAITING
+    assert sum(grown) > 3 * MOST_WAITING
+
+
+def test_memory_is_bounded_for_many_groups(world: World) -> None:
+    """P4: so many runs wait in memory at most, and each group has its turn, the first due first."""
+    number = 4 * MANY * MOST_WAITING
+    lasting(world, SECOND / 100, numbers=range(1, number + 1))
+    for group in range(number):
+        submit(
+            world,
+            new_task(world, pool="tiny", group=f"g{group}", in_=SECOND + group * SECOND / 1000),
+        )
+    seen = 0
+    for _ in range(60):
+        world.pass_time(SECOND)
+        seen = max(seen, in_memory(world))
+    assert seen <= 2 * MANY * MOST_WAITING + 1
+    order = [int(tree.job.removeprefix("task:")) for tree in world.machine.trees]
+    assert order == list(range(1, number + 1))
+
+
+def test_crowd_keeps_no_priority_out_of_memory(world: World) -> None:
+    """P4: a higher priority that comes late goes first; of a lower one the longest waiter goes."""
+    number = 3 * MANY * MOST_WAITING
+    lasting(world, SECOND, numbers=range(1, number + 3))
+    for group in range(number):
+        submit(world, new_task(world, pool="tiny", group=f"g{group}"))
+    submit(world, new_task(world, pool="tiny", group="low", priority=-5, in_=SECOND / 2))
+    submit(world, new_task(world, pool="tiny", group="high", priority=5, in_=5.5 * SECOND))
+    world.pass_time(30 * SECOND)
+    order = [tree.job for tree in world.machine.trees]
+    assert order.index(f"task:{number + 2}") <= 6
+    assert outcomes(world, f"task:{number + 1}") == ["succeeded"]
+
+
+def test_group_that_may_have_no_more_leaves_slots_to_others(world: World) -> None:
+    """P4: many that wait for a full group keep nobody from a slot that is free."""
+    lasting(world, HOUR, numbers=range(1, 2000))
+    submit(world, *[new_task(world, pool="small", group="few")] * (10 * MOST_WAITING))
+    submit(world, *[new_task(world, pool="small", group="alice", in_=2 * SECOND)] * 3)
+    world.pass_time(5 * SECOND)
+    assert len(world.machine.trees) == 2 + 3
+
+
+@pytest.mark.parametrize("slots", [SLOTS, None])
+def test_job_of_another_pool_beside_a_crowd(world: World, slots: int | None) -> None:
+    """P4: a job that is due at the instant of a crowd starts then."""
+    world.pools["small"] = slots
+    due = BEGIN + 5 * SECOND
+    world.jobs["lone"] = replace(PLAIN, name="lone", trigger=AtTrigger(due))
+    world.reload()
+    lasting(world, HOUR, numbers=range(1, 2000))
+    until = due - world.clock.now()
+    for number in range(50):
+        submit(world, *[new_task(world, pool="small", group=f"g{number}", in_=until)] * 5)
+    world.pass_time(10 * SECOND)
+    (lone,) = [tree for tree in world.machine.trees if tree.job == "lone"]
+    assert lone.started_at - due < timedelta(milliseconds=1)
+    tasks = [tree for tree in world.machine.trees if tree.job != "lone"]
+    assert len(tasks) == (250 if slots is None else slots)
