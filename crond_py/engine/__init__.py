@@ -49,10 +49,10 @@ for more), ``agenda`` (when), ``ahead`` (how much before that), ``admission`` (w
 left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lost of that),
 ``chains``, ``cycles`` and ``by_hand`` (what follows what), ``rows`` (the ledger, and what waits to
 be written), ``pools``, ``lines`` and ``shares`` (slots, and whose turn it is), ``tasks``,
-``lanes``, ``uptake``, ``attendance``, ``presence`` and ``task_ends`` (what was handed in: which are
-due, how many at a time, to runs, what was missed or merely waits, who waits for its end),
-``parking`` and ``parked`` (which of their retries wait in the ledger alone), ``retention``,
-``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late), ``records`` and ``events``
-(the data), ``parts`` (what they share), ``telling`` (the log), ``status`` and ``view`` (what is
-told to others), ``thread`` (the loop around it).
+``lanes``, ``feeding``, ``uptake``, ``attendance``, ``presence`` and ``task_ends`` (what was handed
+in: which are due, how many at a time, of which lane next, to runs, what was missed or merely waits,
+who waits for its end), ``parking`` and ``parked`` (which of their retries wait in the ledger
+alone), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
+``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
+``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
 """

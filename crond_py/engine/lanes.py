@@ -1,10 +1,10 @@
 """Lanes of submitted tasks, as far as they are in memory: how much of each, and when the next.
 
 A lane's tasks lie in the ledger, in the order in which they are due. Of each lane a bounded number
-of runs waits in memory for a slot, whatever lies there: so no lane keeps another from the slots
-that its priority and its group's share give it, and memory does not grow with what is stored. A run
-that waits for its own predecessor is bounded by its task's policy and does not count: where there
-are free slots, no task waits for another one's.
+of runs waits in memory for a slot, whatever lies there, and of all lanes (``feeding``): so no lane
+keeps another from the slots that its priority and its group's share give it, and memory does not
+grow with what is stored. A run that waits for its own predecessor is bounded by its task's policy
+and does not count: where there are free slots, no task waits for another one's.
 
 Not responsible for taking tasks up, nor for timers (``tasks``).
 """

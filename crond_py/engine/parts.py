@@ -148,6 +148,8 @@ class Register:
     there is no such job any more. ``on_retry`` is told of a run that waits for its retry from now
     on, and until when on the monotonic clock; ``park_left`` says of a run that an earlier daemon
     has left whether it goes on waiting for that in the ledger alone.
+    ``bring`` has those stand in line that go before all who wait for a pool's free slot; False:
+    nobody is to have it yet.
     """
 
     shares: Shares

@@ -61,11 +61,13 @@ LANES_COUNTED = 100
 class Tasks:
     """Keeps a timer for each lane, and takes up what is due.
 
-    That is done when its timer fires, as timers of one deadline come by priority. A lane is
-    ``hungry`` when more of its tasks are to be taken up at the end of this batch of events,
-    ``unread`` while it is not known which of them are due. ``has_fed``: some were taken up in this
-    batch. ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know
-    yet.
+    A lane is hungry (``feeding``) from when its timer fires, as timers of one deadline come by
+    priority, until nothing of it is due or there is no room. A batch of events takes up ``left``
+    more tasks, of all lanes; the next batch goes on, after what has come meanwhile. ``held`` are
+    pools that give no slot until those stand in line that come together, or go first. ``stale``:
+    the first task may be another one; ``unread``: it is not known which are due. ``has_come``:
+    timers have fired since lanes were fed; ``has_fed``: some was taken up in this batch.
+    ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know yet.
     """
 
     def __init__(

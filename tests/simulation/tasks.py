@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from crond_py.crontab.model import Job
 from crond_py.engine.core import Core
+from crond_py.engine.feeding import MANY
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.records import ActiveRun, Stage
 from crond_py.model import Cause, Lane, Outcome, Run, Scale, Task, task_id_of
@@ -131,7 +132,7 @@ def _waits(active: ActiveRun) -> bool:
 
 
 def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> Iterator[Wrong]:
-    """P4: what is due is taken up, unless as many runs of its lane wait for a slot as may."""
+    """P4: what is due is taken up, unless as many runs of its lane, or of all, wait as may."""
     is_open = world.ledger.tasks(TaskQuery(limit=None))
     counts = core.status().tasks
     if counts.open != len(is_open):
@@ -140,9 +141,14 @@ def _wrong_with_open(world: World, core: Core, waiting: Mapping[Lane, int]) -> I
     awake_ns = max(world.awake_ns, world.trouble_until_ns, world.daemon.begun_ns)
     if world.clock.monotonic_ns() - awake_ns < _GRACE_NS:
         return
+    together: Counter[tuple[str, int]] = Counter()
+    for lane, number in waiting.items():
+        together[lane.pool, lane.priority] += number
     for task in is_open:
         if world.pools_in_force.get(task.lane.pool) == 0:
             continue  # it waits until there is such a pool again
+        if together[task.lane.pool, task.lane.priority] >= MANY * MOST_WAITING:
+            continue  # so many wait already, of all lanes together
         due = core._tasks._attendance.wall(task.lane.scale, task.due)
         if due < world.clock.now() - _SOON and waiting.get(task.lane, 0) <= MOST_WAITING // 2:
             text = f"it is due since {due}, and {waiting.get(task.lane, 0)} runs of its lane wait"
