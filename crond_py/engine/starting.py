@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 
 from crond_py.clock import to_ns
 from crond_py.engine.ahead import LONGEST_AHEAD, is_held
@@ -23,6 +24,9 @@ from crond_py.engine.signals import Signals
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, State
 from crond_py.ports import ProcessSpec, SetAttempt, SetRun, Started
+
+_NOTED_BEHIND = 10
+"""Of so many runs in the queue of a job it is noted what they wait for."""
 
 _ABOUT_A_TICK = timedelta(milliseconds=20)
 
@@ -122,9 +126,12 @@ class Starter:
             active.waits.turn_to(what, self._parts.timekeeper.reading())
 
     def _wait_behind(self, active: ActiveRun, what: Wait) -> None:
-        """Note what those behind a run wait for with it: for a slot, as long as it does so, too."""
+        """Note what those behind a run wait for with it: for a slot, as long as it does so, too.
+
+        Of a long queue that is noted of the next ones only, or it would cost more the longer it is.
+        """
         state = self._register.find(active.job.name)
-        for behind in state.queued if state is not None else ():
+        for behind in islice(state.queued, _NOTED_BEHIND) if state is not None else ():
             self._wait_for(behind, what)
 
     def limit_waiting(self, active: ActiveRun) -> None:
