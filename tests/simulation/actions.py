@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
+from crond_py.crontab.model import AfterTrigger
 from crond_py.engine.core import Core
 from crond_py.engine.view import Cancelled
 from crond_py.errors import LedgerError
+from crond_py.model import Condition
 from tests.simulation import requests
 from tests.simulation.jobs import CHANGES, SECOND, upstreams
 from tests.simulation.story import Broken
@@ -25,6 +28,8 @@ Action = Callable[[World], None]
 
 ACTIONS: dict[Action, int] = {}
 CLOCK_ACTIONS: dict[Action, int] = {}
+JOIN_ACTIONS: dict[Action, int] = {}
+"""What is done only where jobs that are due together are waited for."""
 
 MOST_JOBS = 7
 
@@ -53,6 +58,8 @@ def action(weight: int, into: dict[Action, int] = ACTIONS) -> Callable[[Action],
 def step(world: World) -> None:
     """Do one random thing; a daemon that is gone mostly comes back."""
     actions = ACTIONS | CLOCK_ACTIONS if world.may_step_clock else ACTIONS
+    if world.has_join:
+        actions = actions | JOIN_ACTIONS
     chosen = world.random.choices(list(actions), list(actions.values()))[0]
     chosen(world)
     if world.daemon is None and world.random.random() < 0.8:
@@ -289,6 +296,34 @@ def disable_upstream(world: World) -> None:
         world.set_job(replace(world.jobs[name], enabled=is_enabled))
         world.reload()
         world.pass_time(world.random.choice((0, 2, 30)) * SECOND)
+
+
+@action(8, JOIN_ACTIONS)
+def follow_others(world: World) -> None:
+    """Have the job that joins others wait for others of them, or ask something else of them."""
+    random = world.random
+    if "end" not in world.jobs:
+        return
+    names = sorted({"head", "left", "right"} & world.jobs.keys())
+    chosen = random.sample(names, random.randint(1, len(names))) if names else []
+    if not chosen:
+        return
+    world.pass_time(random.choice((0, 1, 1, 3)) * SECOND)
+    conditions = {name: random.choice(tuple(Condition)) for name in chosen}
+    world.set_job(replace(world.jobs["end"], trigger=AfterTrigger(conditions)))
+    world.reload()
+    world.pass_time(random.choice((0, 2, 10, 100)) * SECOND)
+
+
+@action(6, JOIN_ACTIONS)
+def trigger_both(world: World) -> None:
+    """Run both sides of a join by hand, so that they end together or one soon after the other."""
+    for name in world.random.sample(("left", "right"), 2):
+        if name in world.jobs:
+            world.story.tell("run by hand", job=name)
+            world.ask(partial(Core.trigger, name=name, is_forced=False, then=lambda _active: None))
+            world.pass_time(world.random.choice((0, 0, 1)) * SECOND)
+    world.pass_time(world.random.choice((0, 2, 30)) * SECOND)
 
 
 @action(2)

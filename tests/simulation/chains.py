@@ -3,13 +3,15 @@
 A cycle is an instant at which the head of a chain was due, or was run by hand; the rows that
 follow from it carry that instant, its era, and the cause ``upstream``. Held here: a cycle goes down
 the chain in the same breath as the outcome that it follows from, once, and only where it may. Where
-it began by hand, what is no part of it counts by its newest run.
+it began by hand, what is no part of it counts by its newest run. A cycle that is open at a reload
+has its row once nothing of it goes on any more, whatever the job waits for since.
 Whether a follower then runs as its overlap policy says is held like that of any other run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger, Job
@@ -23,6 +25,10 @@ MOST_ERAS = 12
 """More eras than a history has."""
 
 _UNKNOWN = "upstream_unknown: nobody knows what became of "
+
+_NOT_OVER = re.compile(r"upstream_unknown: (?P<job>.*) is not over yet, in its run due (?P<due>.*)")
+
+_NOT_RUN = re.compile(r"upstream_unknown: (?P<job>.*) has not been run yet")
 
 FAILURES = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.LOST})
 
@@ -120,13 +126,10 @@ def _is_outside(world: World, name: str, like: Run) -> bool:
     return bool(begun) and not begun & above
 
 
-def _newest(world: World, name: str, before: Run) -> Run | None:
-    """Return the newest run of a job, of whatever cycle, that was entered before another one.
-
-    What is entered after that, if in the same breath, could not count.
-    """
+def _newest(world: World, name: str, before: int) -> Run | None:
+    """Return the newest run of a job, of whatever cycle, of those that were made before a run."""
     runs = world.ledger._content.runs.values()
-    mine = (run for run in runs if run.job == name and run.id < before.id)
+    mine = (run for run in runs if run.job == name and run.id < before)
     return max(mine, key=lambda run: (run.due, run.id), default=None)
 
 
@@ -152,8 +155,31 @@ def _rows_of_any_era(world: World, name: str, due: datetime) -> list[Run]:
     return [content.runs[run_id] for run_id in found if run_id is not None]
 
 
-def wrong_with(world: World, run: Run) -> Iterator[str]:
-    """Yield what is wrong with a row that follows others, as it has just been claimed."""
+def open_cycles(core: Core) -> Iterator[tuple[str, datetime]]:
+    """Yield which jobs wait for more, and of which due instant."""
+    for name, join in core._chains._joins.items():
+        if core._register.states[name].is_live:
+            for (due, _), cycle in join.cycles.items():
+                if not cycle.is_decided:
+                    yield name, due
+
+
+def is_accounted_for(world: World, name: str, due: datetime) -> bool:
+    """Tell whether a job has a row of a cycle, or a stretch with it."""
+    return bool(_rows_of_any_era(world, name, due)) or _is_in_a_stretch(world, name, due)
+
+
+def is_under_way(world: World, due: datetime) -> bool:
+    """Tell whether a run of a cycle goes on."""
+    return any(run.outcome is None for run in _rows_at(world, due))
+
+
+def wrong_with(world: World, run: Run, yet_to_end: Collection[int]) -> Iterator[str]:
+    """Yield what is wrong with a row that follows others, as it has just been claimed.
+
+    ``yet_to_end`` are the runs that had no outcome before it, and have one by now.
+    """
+    yield from _untrue_in(world, run, yet_to_end)
     job = world.in_force.get(run.job)
     if run.cause is not Cause.UPSTREAM or job is None:
         return
@@ -169,6 +195,25 @@ def wrong_with(world: World, run: Run) -> Iterator[str]:
         rows = {name: _row(world, name, run) for each in triggers for name in each.conditions}
         outcomes = {name: row.outcome for name, row in rows.items() if row is not None}
         yield f"it is {run.outcome or run.state} after {outcomes}"
+
+
+def _untrue_in(world: World, run: Run, yet_to_end: Collection[int]) -> Iterator[str]:
+    """Yield what is not true of what a row says of the newest run of a job."""
+    runs = world.ledger._content.runs.values()
+    if found := _NOT_OVER.fullmatch(run.reason):
+        name, due = found["job"], datetime.fromisoformat(found["due"])
+        mine = (each for each in runs if each.job == name)
+        said = [each for each in mine if each.due.replace(microsecond=0) == due]
+        if all(each.outcome is not None and each.id not in yet_to_end for each in said):
+            yield f"it is skipped, since {name} was not over yet, which it was"
+    elif found := _NOT_RUN.fullmatch(run.reason):
+        if any(each.job == found["job"] and each.id < run.id for each in runs):
+            yield f"it is skipped, since {found['job']} had not been run yet, which it had"
+    elif run.reason.startswith(_UNKNOWN) and not world.may_step_clock:
+        name = run.reason.removeprefix(_UNKNOWN)
+        before = any(each.job == name and each.id < run.id for each in runs)
+        if before and _is_outside(world, name, run):
+            yield f"it is skipped, since nobody knew of {name}, whose newest run counts"
 
 
 def _known_after_all(world: World, run: Run) -> Run | None:
@@ -187,7 +232,7 @@ def _is_justified(world: World, trigger: AfterTrigger, run: Run) -> bool:
         for name in trigger.conditions:
             known = next(iter(reversed(_rows_of_any_era(world, name, run.due))), None)
             if known is None and _is_outside(world, name, run):
-                known = _newest(world, name, before=run)
+                known = _newest(world, name, run.id)
             rows[name] = known
     met = [
         row is not None

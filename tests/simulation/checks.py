@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
 from crond_py.engine.ahead import LONGEST_AHEAD
@@ -67,7 +67,7 @@ class Inspector:
 
     ``entered``: attempts that are durably in the ledger; ``occurrences``: the run that each was
     started as; ``stopping``: how attempts are being ended, by the ledger; ``newest_before``: the
-    newest run that this life of the daemon has found.
+    newest run that this life of the daemon has found; ``cycles``: those that it has had open.
     """
 
     world: World
@@ -79,6 +79,7 @@ class Inspector:
     starts: Counter[AttemptKey] = field(default_factory=Counter)
     stopping: dict[AttemptKey, Outcome] = field(default_factory=dict)
     newest_before: int = 0
+    cycles: set[tuple[str, datetime]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.again = Again(self.world)
@@ -145,6 +146,7 @@ class Inspector:
             and attempt.outcome is None
         }
         self.newest_before = self.world.ledger.last_id
+        self.cycles.clear()  # what is open in a restart has its own tests
 
     def _started(self, tree: Tree) -> None:
         self.starts[tree.key] += 1
@@ -217,15 +219,19 @@ class Inspector:
             self.entered |= self.not_yet_durable
             self.not_yet_durable.clear()
         into = self.not_yet_durable if self.world.ledger.unsynced else self.entered
+        ends = (each for each in writes if isinstance(each, SetRun))
+        yet_to_end = {each.run_id for each in ends if each.outcome is not None}
         for write in writes:
             match write:
                 case Claim():
                     run_id = next(remaining)
-                    if run_id is not None:
-                        self._claimed(run_id)
-                    if run_id is not None and write.attempt is not None:
+                    if run_id is None:
+                        self._refused(write)
+                        continue
+                    self._claimed(run_id, yet_to_end)
+                    if write.attempt is not None:
                         into.add(AttemptKey(run_id, write.attempt.number))
-                    if run_id is not None and write.outcome is not None:
+                    if write.outcome is not None:
                         self._run_ended(run_id)
                 case SetAttempt(run_id, attempt):
                     key = AttemptKey(run_id, attempt.number)
@@ -233,12 +239,18 @@ class Inspector:
                         into.add(key)
                     self._attempt_written(key, attempt)
                 case SetRun(run_id=run_id, outcome=outcome) if outcome is not None:
+                    yet_to_end.discard(run_id)
                     self._run_ended(run_id)
 
-    def _claimed(self, run_id: int) -> None:
+    def _refused(self, claim: Claim) -> None:
+        if claim.cause is Cause.UPSTREAM:
+            text = f"its cycle of {claim.due} has its row, and is decided again"
+            self._breach("P2", text, claim.job)
+
+    def _claimed(self, run_id: int, yet_to_end: Collection[int]) -> None:
         run = self.world.ledger.run(run_id)
         assert run is not None
-        for text in chains.wrong_with(self.world, run):
+        for text in chains.wrong_with(self.world, run, yet_to_end):
             self._breach("P1", text, run.job, run_id)
         job = self.world.in_force.get(run.job)
         for promise, text in self.again.claimed(job, run) if job is not None else ():
@@ -358,6 +370,7 @@ class Inspector:
         world = self.world
         for text, name in chains.stuck(core):
             self._breach("P1", text, name)
+        self._look_at_cycles(core)
         register = core._register
         in_pool: Counter[str] = Counter()
         in_group: Counter[str | None] = Counter()
@@ -379,6 +392,18 @@ class Inspector:
         for state in register.states.values():
             if state.queued and not state.active:
                 self._breach("P4", "its runs wait for one that is not there", state.job.name)
+
+    def _look_at_cycles(self, core: Core) -> None:
+        """P1: a cycle that was open, and is so no more, has its row once nothing of it goes on."""
+        is_open = set(chains.open_cycles(core))
+        self.cycles |= is_open
+        for name, due in self.cycles - is_open:
+            state = core._register.states.get(name)
+            if state is None or not state.is_live or chains.is_accounted_for(self.world, name, due):
+                self.cycles.discard((name, due))
+            elif not chains.is_under_way(self.world, due):
+                text = f"its cycle of {due} is open no more, and has no row"
+                self._breach("P1", text, name)
 
     def _look_at_timers(self, runs: int, jobs: int) -> None:
         daemon = self.world.daemon

@@ -35,6 +35,7 @@ from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
+from crond_py.engine.rows import Unwritten
 from crond_py.engine.shares import Shares
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import Starter
@@ -423,6 +424,16 @@ def wait_for_any_pool(old: Callable[..., bool]) -> Callable[..., bool]:
     return is_free_for
 
 
+def never_run(_old: object) -> Callable[..., tuple[None, str]]:
+    """Know of no run that is not of the cycle."""
+    return lambda _rows, job, _gap: (None, f"{job} has not been run yet")
+
+
+def unchanged(_old: object) -> Callable[..., Run]:
+    """Take a run for what the ledger has of it, whatever waits to be written."""
+    return lambda _self, row: row
+
+
 FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what runs, and how often
     "no adoption": (FakeProcesses, "adopt", always(False), "P1 P5"),
@@ -534,7 +545,7 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "a parked retry is forgotten": (ParkedRuns, "add", nothing, "P1 P4"),
     "a parked retry begins twice": (Parking, "_park", keep_what_is_parked, "P1 P2 P4 P5"),
     "a parked retry begins at once": (ParkedRuns, "add", park_without_delay, "P4"),
-    # stop, and what is kept
+    # stop
     "everything is left at a stop": (
         ActiveRun,
         "is_to_be_left",
@@ -550,13 +561,27 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
         follow_too_early,
         "P1",
     ),
+    # what follows what
+    "a cycle that has its row is not known": (Chains, "_has_row", always(False), "P2"),
+    "what is no part of a cycle is waited for in it": (by_hand, "outside", always(set()), "P1"),
+    "no job has been run": (by_hand, "newest_run", never_run, "P1"),
+    "what is not written yet has not ended": (Unwritten, "changed", unchanged, "P1"),
+    "nothing is looked at after a reload": (Chains, "look_again", nothing, "P1"),
+    "open cycles are not carried over a reload": (Chains, "_carry_over_all", always(True), "P1"),
     "what is no part of a cycle has succeeded": (by_hand, "newest_run", take_for_success, "P1"),
+    # what is kept
     "runs stay in the register": (Attempts, "retire", keep_in_register, "P1 P4"),
     "timers stay on the heap": (Parts, "drop_timer", pile_up, "P1 P4 P6"),
 }
 
 
 TRIED_FIRST = {
+    "a cycle that has its row is not known": 46,
+    "what is no part of a cycle is waited for in it": 40,
+    "no job has been run": 40,
+    "what is not written yet has not ended": 44,
+    "nothing is looked at after a reload": 168,
+    "open cycles are not carried over a reload": 168,
     "nothing that was held has begun": 690,
     "nobody knows what was held": 86,
     "a cancelled task comes all the same": 1,

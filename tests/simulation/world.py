@@ -186,6 +186,7 @@ class World:
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter)
     turns: Counter[str] = field(default_factory=Counter)
     steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
+    has_join: bool = False
     trouble_until_ns: int = 0
     awake_ns: int = 0
     is_frozen: bool = False
@@ -231,6 +232,7 @@ class World:
         """Put two jobs into the file that are due together, and a third that waits for both."""
         head = self._new_job("head", CronTrigger((self.random.choice(_OFTEN),)))
         both = ("left", "right")
+        self.has_join = True
         is_diamond = self.random.random() < 0.5
         trigger = AfterTrigger({"head": Condition.ANY}) if is_diamond else head.trigger
         jobs = [replace(self._new_job(name, trigger), timezone=head.timezone) for name in both]
