@@ -587,7 +587,7 @@ TRIED_FIRST = {
     "a cancelled task comes all the same": 1,
     "what has moved on is not cancelled": 17,
     "elapsed time follows the clock": 671,
-    "what follows is seen to before a start is over": 430,
+    "what follows is seen to before a start is over": 106,
     "a clock that is right again is a new one": 131,
     "a job that is removed is not forgotten": 81,
     "retries begin while the daemon stops": 34,
