@@ -66,6 +66,9 @@ LAST_PATIENCE = timedelta(seconds=5)
 _LATE: Final = timedelta(milliseconds=20)
 """Where an occurrence is noticed later than this, ends may lie behind it that came before."""
 
+MOST_LANES = 2_000
+"""Of how many lanes of tasks the timers are dealt with in one batch; the others' in the next."""
+
 _ON_REQUEST = "cancelled on request"
 
 WAITED_NO_LONGER = "pycron was stopped and waited no longer"
@@ -368,8 +371,12 @@ class Core:
         ended by its timeout, and is not in the way of the next one.
         """
         fired_at = self._parts.timekeeper.wall_at(event.popped_ns)
-        later = []
+        later, others, lanes = [], [], 0
         for item in event.items:
+            lanes += isinstance(item, events.TasksDue)
+            if lanes > MOST_LANES and isinstance(item, events.TasksDue):
+                others.append(item)
+                continue
             if not event.is_after_ends and self._needs_ends(item, fired_at):
                 if isinstance(item, events.TasksDue):
                     self._tasks.note_late(item.lane, fired_at)
@@ -382,6 +389,8 @@ class Core:
                 self._timer_fired(item, fired_at)
         if later:
             self._parts.processes.tell_after_ends(replace(event, items=later, is_after_ends=True))
+        if others:
+            self._parts.processes.tell_after_ends(replace(event, items=others))
 
     def _needs_ends(self, item: object, fired_at: datetime) -> bool:
         """Return whether it matters to a timer what has ended by the time that it is dealt with."""

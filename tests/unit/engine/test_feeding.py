@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from crond_py.crontab.model import AtTrigger
 from crond_py.engine.core import Core
 from crond_py.engine.feeding import MANY
+from crond_py.engine.lanes import LaneState
 from crond_py.engine.pools import LONGEST_WAITING_EVERY
+from crond_py.engine.tasks import Tasks
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
@@ -150,3 +152,38 @@ def test_job_of_another_pool_beside_a_crowd(world: World, slots: int | None) -> 
     assert lone.started_at - due < timedelta(milliseconds=1)
     tasks = [tree for tree in world.machine.trees if tree.job != "lone"]
     assert len(tasks) == (250 if slots is None else slots)
+
+
+def test_timers_of_many_lanes_are_dealt_with_by_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: however many lanes come due at once, a batch deals with few; each has its turn."""
+    monkeypatch.setattr("crond_py.engine.core.MOST_LANES", 10)
+    world.pools["small"] = None
+    due = BEGIN + 5 * SECOND
+    world.jobs["lone"] = replace(PLAIN, name="lone", trigger=AtTrigger(due), priority=-1)
+    world.reload()
+    until = due - world.clock.now()
+    for number in range(35):
+        submit(world, new_task(world, pool="small", group=f"g{number}", in_=until))
+    dealt_with = []
+    due_of = Tasks.due
+
+    def watched(tasks: Tasks, lane: LaneState, fired_at: datetime) -> None:
+        dealt_with[-1] += 1
+        due_of(tasks, lane, fired_at)
+
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        dealt_with.append(0)
+        handle(core, batch)
+
+    monkeypatch.setattr(Tasks, "due", watched)
+    monkeypatch.setattr(Core, "handle", handled)
+    world.pass_time(10 * SECOND)
+    assert [number for number in dealt_with if number] == [10, 10, 10, 5]
+    assert Counter(tree.job for tree in world.machine.trees) == Counter(
+        ["lone", *(f"task:{number}" for number in range(1, 36))]
+    )
+    assert {tree.started_at for tree in world.machine.trees} == {due}
