@@ -47,7 +47,8 @@ class Segment:
     """Readings of the clock, ``spans`` of (after, until], in which a job was due by one schedule.
 
     There is more than one where the clock was set back to before the first of them and has not
-    come there again. ``end`` is where the last row may lie; beyond the spans none is counted on.
+    come there again. ``begin`` and ``end`` are where the first and the last row may lie; outside
+    the spans none is counted on.
     """
 
     fingerprint: str
@@ -57,6 +58,7 @@ class Segment:
     spans: list[tuple[datetime, datetime]]
     schedule: Schedule
     is_sure: bool = True
+    begin: datetime | None = None
     end: datetime | None = None
     covered: int = 0
 
@@ -74,6 +76,8 @@ class Segment:
         """Whether a row belongs here."""
         if run.era != self.era:
             return False
+        if self.begin is not None and self.begin < run.due <= self.after:
+            return True
         return self.counts(run) or (self.end is not None and self.after < run.due <= self.end)
 
     def counts(self, run: Run) -> bool:
@@ -303,6 +307,8 @@ class Accounts:
             is_told = is_told and over.is_known and over.since <= cursor.baseline
             after = over.until + AHEAD if is_told else None  # what was claimed ahead has its row
         self._begin(job, cursor, now, since=since, after=after)
+        if after is not None:
+            self.open[job.name].begin = after - AHEAD
         if not is_told:
             self.open[job.name].is_sure = False
 
