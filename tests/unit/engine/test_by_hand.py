@@ -233,6 +233,23 @@ def test_a_restart_in_the_middle(machine_with: MachineWith) -> None:
     assert outcomes(world, "end") == ["skipped", "succeeded"]
 
 
+def test_a_restart_that_makes_up_for_the_other_head(machine_with: MachineWith) -> None:
+    """P1: the newest run may be one that the same start has just begun: it is not over yet."""
+    world = machine_with(*TWO[:-1], after("end", head="any", other="any"))
+    to_the_hour(world)
+    behave(world, head=Behaviour(lasts=(10 * MINUTE,)), other=Behaviour(lasts=(10 * MINUTE,)))
+    ask(world, "trigger", "head")
+    world.kill_daemon(power_cut=True)
+    to_the_hour(world)
+    world.boot_daemon()
+    assert outcomes(world, "other") == ["succeeded", "running"]
+    due = rows(world, "other")[-1].due
+    reason = f"upstream_unknown: other is not over yet, in its run due {instant(due)}"
+    assert said(world, "end") == [("succeeded", ""), ("skipped", reason)]
+    world.pass_time(15 * MINUTE)
+    assert outcomes(world, "end") == ["succeeded", "skipped", "succeeded"]
+
+
 def test_a_cycle_that_nobody_began_by_hand(machine_with: MachineWith) -> None:
     """A run of another cycle never stands for one that should have been there."""
     head = replace(HEAD, trigger=StartupTrigger())
