@@ -7,6 +7,8 @@ then, with the zone known, whether it can ever be due.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sized
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from types import MappingProxyType
@@ -186,6 +188,7 @@ class After(Kind):
     def read(self, value: object) -> AfterTrigger:
         """Return the trigger. Whether there are such jobs is for the loader to see."""
         if isinstance(value, list):
+            _check_count(value)  # before what takes time with each of them
             problems = [
                 Problem((index,), f"must be the name of a job, not {quoted(name)}")
                 for index, name in enumerate(value)
@@ -193,7 +196,7 @@ class After(Kind):
             ]
             if problems:
                 raise Refused(problems=problems)
-            if twice := next((name for name in value if value.count(name) > 1), None):
+            if twice := next((name for name, times in Counter(value).items() if times > 1), None):
                 raise Refused(f"names {quoted(twice)} twice")
             value = dict.fromkeys(value, Condition.SUCCESS.value)
         if not isinstance(value, dict):
@@ -201,8 +204,7 @@ class After(Kind):
             raise not_the('an array of jobs, or a table such as { backup = "any" }', value, hint)
         if not value:
             raise Refused("names no job", "a job without a schedule needs one to follow")
-        if len(value) > MAX_UPSTREAMS:
-            raise Refused(f"must name at most {MAX_UPSTREAMS} jobs, not {len(value)}")
+        _check_count(value)
         condition = Choice(Condition)
         problems = []
         conditions: dict[str, Condition] = {}
@@ -314,3 +316,8 @@ def instant_of(moment: datetime, calendar: Calendar) -> datetime:
             "write another time, or one with its offset",
         )
     return due + timedelta(microseconds=moment.microsecond)
+
+
+def _check_count(names: Sized) -> None:
+    if len(names) > MAX_UPSTREAMS:
+        raise Refused(f"must name at most {MAX_UPSTREAMS} jobs, not {len(names)}")

@@ -321,6 +321,8 @@ SCHEDULES = [
     _job("after-text", COMMAND + 'after = "b"', 3, "after", 'write ["b"]'),
     _job("after-nothing", COMMAND + "after = []", 3, "after", "names no job"),
     _job("after-twice", COMMAND + 'after = ["b", "b"]', 3, "after", 'names "b" twice'),
+    _job("after-too-many", COMMAND + f"after = {['b'] * 1001}", 3, "after",
+         "must name at most 1000 jobs, not 1001"),  # its length first: the rest takes time
     _job("after-number", COMMAND + "after = [1]", 3, "after[0]", "the name of a job"),
     _job("after-condition", COMMAND + 'after = { b = "sucess" }', 3, "after.b", '"success"?'),
     _job("misspelt", COMMAND + 'shedule = "* * * * *"', 3, "shedule", '"schedule"?'),
