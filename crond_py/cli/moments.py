@@ -52,6 +52,10 @@ def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
     # Of a reading that comes twice the first is meant, unless that has passed; of one that never
     # comes, what is before it.
     instant = reading if reading.tzinfo else reading.replace(tzinfo=ZoneInfo(zone))
+    try:
+        instant.astimezone(UTC)
+    except OverflowError:
+        raise _no_moment(text) from None
     if instant < now <= (second := instant.replace(fold=1)):
         return {"at": instant_text(second)}
     if instant < now:

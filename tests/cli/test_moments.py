@@ -140,6 +140,12 @@ def test_what_is_no_time_to_come(text: str, words: str) -> None:
         moment_values(text, "Europe/Berlin", NOON)
 
 
+def test_a_time_past_the_last_year_in_utc_is_told() -> None:
+    """What cannot be put in UTC is refused as what is no time."""
+    with pytest.raises(ScheduleError, match="is no time of the clock"):
+        moment_values("9999-12-31T23:59", "America/New_York", NOON)
+
+
 def test_an_unknown_zone_is_told() -> None:
     """As everywhere, with the nearest name."""
     with pytest.raises(ScheduleError, match="Europe/Berlin"):
