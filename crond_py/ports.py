@@ -645,6 +645,10 @@ class Errand(Protocol):
         """
         ...
 
+    def kill(self) -> None:
+        """End it at once. Not to be called once ``wait`` was."""
+        ...
+
 
 class StartErrand(Protocol):
     """Starts an errand."""

@@ -72,7 +72,7 @@ from crond_py.engine.outbox import Outbox
 from crond_py.engine.parts import Parts
 from crond_py.engine.thread import Engine
 from crond_py.engine.timekeeper import Timekeeper
-from crond_py.errors import CrontabError, PycronError
+from crond_py.errors import CrontabError, PycronError, RequestRefusedError
 from crond_py.inbox import SAME_REQUEST, Inbox
 from crond_py.janitor import Janitor
 from crond_py.launch import Launchpad, own_outputs
@@ -116,6 +116,11 @@ JANITOR_PATIENCE = timedelta(seconds=2)
 
 LISTEN_EVERY = timedelta(seconds=5)
 """How often a control socket is tried for again, where there is none any more."""
+
+_READ_LIMIT: Final = timedelta(seconds=20)
+"""How long a reload may read; whoever asks for one waits for its answer a little longer."""
+_RELOAD_TURN: Final = timedelta(seconds=2)
+"""How long a request waits for the reload that is under way."""
 
 _BEAT: Final = object()
 _STOPPED: Final = object()
@@ -392,13 +397,19 @@ class Service:
         """How long a stop waits for runs before it ends them; None: as long as they take."""
         return self._options.stop_timeout
 
-    def reload(self) -> Reloaded:
-        """Read the crontab and put it in force. Raises CrontabError, and keeps the old one."""
-        with self._reload_lock:
+    def reload(self, turn: timedelta | None = _RELOAD_TURN) -> Reloaded:
+        """Read the crontab and put it in force. Raises CrontabError, and keeps the old one.
+
+        Raises RequestRefusedError where another reload is not done within ``turn``; None: waits.
+        """
+        # A pile of requests that wait for one that hangs would take up every connection.
+        if not self._reload_lock.acquire(timeout=-1 if turn is None else turn.total_seconds()):
+            raise RequestRefusedError("another reload is under way; ask again once it is done")
+        try:
             self._notifier.reloading(self._clock)
             try:
                 clear_zone_cache()
-                new = load_apart(self._options.places.crontab, ERRANDS.start)
+                new = load_apart(self._options.places.crontab, ERRANDS.start, _READ_LIMIT)
                 changes = diff_crontabs(self._crontab, new)
                 self._engine.reload(new)
                 self._crontab = new
@@ -410,6 +421,8 @@ class Service:
                 _forget_reading()
                 if self._stopped_ns == 0:
                     self._notifier.ready(self._summary())
+        finally:
+            self._reload_lock.release()
         jobs, pools, groups = changes.jobs, changes.pools, changes.groups
         log.info(
             "crontab reloaded",
@@ -443,7 +456,7 @@ class Service:
 
     def _reload_on_signal(self) -> None:
         with suppress(PycronError):  # it has been told
-            self.reload()
+            self.reload(turn=None)  # what was changed since the one under way began counts
 
     # --- signals, clock, watchdog ---------------------------------------------------------
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +21,7 @@ from crond_py.crontab.handover import BROKEN, receive
 from crond_py.crontab.model import Crontab
 from crond_py.errors import CrontabError, Fault
 from crond_py.ports import Errand, StartErrand
+from crond_py.schedule import format_duration
 
 
 class Reading:
@@ -32,31 +35,55 @@ class Reading:
         except OSError as error:
             self._begun = error
 
-    def result(self) -> Crontab:
+    def result(self, limit: timedelta | None = None) -> Crontab:
         """Wait for the crontab, and return it as ``loader.load_crontab`` does in this process.
 
         Raises CrontabError as that does, and where the process that reads it cannot be started or
-        ends before it is done.
+        ends before it is done, or is not done within the limit: it is ended then.
         """
         if isinstance(self._begun, OSError):
             why = f"the Python at {sys.executable}, which reads it, cannot be started"
             raise _refusal(self._path, f"{why}: {self._begun.strerror}")
         errand, stream = self._begun
+        late = threading.Event()
+        timer = _ending_after(limit, errand, late) if limit is not None else None
         try:
             with stream:
                 told = stream.read()
         finally:
+            if timer is not None:
+                timer.cancel()
+                timer.join()  # once it is waited for, its number may be another's
             status = errand.wait()  # it ends: what it writes to is closed
         # Not before: what it has taken is given back by now.
         try:
             return receive(BytesIO(told))
         except BROKEN:
+            if late.is_set() and limit is not None:
+                raise _refusal(
+                    self._path,
+                    f"it could not be read within {format_duration(limit)}",
+                    "does a file of it lie where reading hangs?",
+                ) from None
             raise _not_understood(self._path, status) from None
 
 
-def load_apart(path: Path, start: StartErrand) -> Crontab:
+def load_apart(path: Path, start: StartErrand, limit: timedelta | None = None) -> Crontab:
     """Have the crontab of ``path`` read, and return it; see ``Reading.result``."""
-    return Reading(path, start).result()
+    return Reading(path, start).result(limit)
+
+
+def _ending_after(limit: timedelta, errand: Errand, late: threading.Event) -> threading.Timer:
+    """Have the process ended after a time, and noted that it was."""
+
+    def end() -> None:
+        late.set()
+        errand.kill()
+
+    timer = threading.Timer(limit.total_seconds(), end)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _start(path: Path, start: StartErrand) -> tuple[Errand, BinaryIO]:

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from crond_py.runner.brand import BRANDING
@@ -37,6 +38,11 @@ class Errand:
         finally:
             self._errands.forget(self.pid)
         return os.waitstatus_to_exitcode(status)
+
+    def kill(self) -> None:
+        """End it at once; its number is its own until it has been waited for."""
+        with suppress(ProcessLookupError):  # SIGCHLD is ignored, and it has ended
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class Errands:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_process_that_is_killed_is_an_error(
     fault = refusal(tmp_path / "crontab.toml").faults[0]
     assert fault.path == str(tmp_path / "crontab.toml")
     assert f"was ended by signal {int(number)} ({number.name})" in fault.message
+
+
+@pytest.mark.timeout(20)
+def test_a_reading_that_hangs_is_ended_and_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: it is said that it took too long; the process is ended, and no thread is left."""
+    monkeypatch.setattr(sys, "executable", program(tmp_path, "exec sleep 60"))
+    before = threading.active_count(), _children()
+    with pytest.raises(CrontabError, match="could not be read within 100ms"):
+        load_apart(tmp_path / "crontab.toml", ERRANDS.start, timedelta(milliseconds=100))
+    assert threading.active_count() == before[0]
+    assert _children() <= before[1]
 
 
 def test_a_process_that_fails_half_way_is_an_error(
