@@ -88,6 +88,10 @@ class Segment:
         """Whether a row is of this era and at an instant of this schedule."""
         return run.era == self.era and self.schedule.next_after(run.due - TICK) == run.due
 
+    def is_ahead(self, run: Run) -> bool:
+        """Whether a row is of an instant of this schedule that has not come yet."""
+        return run.due > self.until and self.fits(run)
+
     def read(self, baseline: datetime, now: datetime) -> None:
         """Let its readings go on to now, from a new beginning if the clock was set back there."""
         after, until = self.spans.pop()
@@ -402,6 +406,8 @@ class Accounts:
         segments = [*self.closed[run.job]]
         if run.job in self.open:
             segments.append(self.open[run.job])
+            if segments[-1].is_ahead(run):
+                return False  # it is this one's, not one that the one before has claimed ahead
         for segment in reversed(segments):
             if segment.holds(run):
                 if segment.counts(run):
