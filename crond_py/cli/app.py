@@ -77,14 +77,25 @@ class _MomentCommand(_TaskCommand):
     """One whose first argument may be written as two words."""
 
     @staticmethod
-    def begins_command(words: list[str]) -> bool:
-        """Return whether the last of some words is of the command that is to be run."""
+    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the moment and the command."""
         from crond_py.cli.moments import join_moment  # noqa: PLC0415 - of one command
 
-        return len(join_moment(words[0], [*words[1:], "command"])[1]) > 1
+        return join_moment(when, words)
 
 
-_CLASSES: Final = {"at": _MomentCommand, "in": _TaskCommand, "every": _TaskCommand}
+class _SpanCommand(_TaskCommand):
+    """One whose first argument is a duration, which may be written as several words."""
+
+    @staticmethod
+    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
+        """Return the duration and the command."""
+        from crond_py.cli.times import join_duration  # noqa: PLC0415 - of two commands
+
+        return join_duration(when, words)
+
+
+_CLASSES: Final = {"at": _MomentCommand, "in": _SpanCommand, "every": _SpanCommand}
 
 
 class _Commands(TextValues, TyperGroup):

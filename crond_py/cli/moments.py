@@ -24,9 +24,11 @@ _DATE_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
 
 
 def join_moment(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the moment and the command where the moment was written as two words."""
-    if len(words) > 1 and _DAY.fullmatch(when) and re.match(_CLOCK, words[0]):
-        return f"{when} {words[0]}", list(words[1:])
+    """Return the moment and the command, also where the moment was written as two words."""
+    if len(words) > 1:
+        for day, clock in ((when, words[0]), (words[0], when)):  # at(1) takes the day second
+            if _DAY.fullmatch(day) and re.match(_CLOCK, clock):
+                return f"{day} {clock}", list(words[1:])
     return when, list(words)
 
 
@@ -109,7 +111,8 @@ def _no_moment(text: str) -> ScheduleError:
     try:
         parse_duration(text)
     except ScheduleError:
-        way_out = f"write {MOMENT_FORMS}"
+        is_day = text.lower() in {"today", "tomorrow"}
+        way_out = f"say when on that day: {text} 07:30" if is_day else f"write {MOMENT_FORMS}"
     else:
         way_out = f"for a time from now: pycron in {text}"
     return ScheduleError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,14 +108,18 @@ class TextValues:
 class RunsWords:
     """A command that is given another one to run, whose options are none of its own.
 
-    Subclasses say in ``begins_command`` whether that has begun, by the arguments so far that are no
-    options. An option behind it, where no ``--`` says whose it is, would be taken from it.
+    Subclasses say in ``join_when`` which of the arguments that are no options say when. An option
+    behind those, where no ``--`` says whose it is, would be taken from the command.
     """
 
     @staticmethod
-    def begins_command(words: list[str]) -> bool:
+    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
+        """Return when it is to be run, as one word, and the command, of which there is a word."""
+        return when, list(words)
+
+    def begins_command(self, words: list[str]) -> bool:
         """Return whether the last of some words is of the command that is to be run."""
-        return len(words) > 1
+        return len(self.join_when(words[0], [*words[1:], "command"])[1]) > 1
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments. Raises UsageError for an option that may be the command's."""
@@ -128,6 +133,8 @@ class RunsWords:
         rest = iter(args)
         for each in rest:
             if each == "--":
+                if words and self.begins_command(words):
+                    raise UsageError(self._says_more(ctx.command_path, words))
                 break
             if not each.startswith("-") or each == "-":
                 words.append(each)
@@ -138,6 +145,13 @@ class RunsWords:
             elif each in with_value:
                 next(rest, None)
         return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
+
+    def _says_more(self, path: str, words: list[str]) -> str:
+        when, rest = self.join_when(words[0], [*words[1:], "command"])
+        return (
+            f"{rest[0]!r} says nothing of when, and what is run stands after the --: "
+            f"{path} {when} -- command ..."
+        )
 
     def _whose(self, path: str, words: list[str], option: str) -> str:
         first = next(n for n in range(1, len(words)) if self.begins_command(words[: n + 1]))

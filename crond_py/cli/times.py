@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final
@@ -54,6 +55,22 @@ def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> 
         return (reading if reading.tzinfo else reading.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise _no_instant(text) from None
+
+
+def join_duration(span: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the duration and the command, also where the duration was written as several words."""
+    rest = list(words)
+    while len(rest) > 1 and _is_duration(rest[0]) and _is_duration(span + rest[0]):
+        span += rest.pop(0)
+    return span, rest
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _reading(text: str, today: date) -> datetime:

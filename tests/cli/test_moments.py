@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from crond_py.cli.moments import join_moment, moment_values
+from crond_py.cli.times import join_duration
 from crond_py.errors import ScheduleError
 
 NOON = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)  # 13:00 in Berlin, a Sunday
@@ -164,6 +165,8 @@ def test_an_unknown_zone_is_told() -> None:
         ("2026-12-24", ["cmd", "18:00"], ("2026-12-24", ["cmd", "18:00"])),
         ("18:00", ["19:00", "cmd"], ("18:00", ["19:00", "cmd"])),
         ("2026-12-24", ["18:00"], ("2026-12-24", ["18:00"])),
+        ("18:00", ["tomorrow", "cmd"], ("tomorrow 18:00", ["cmd"])),
+        ("18:00", ["tomorrow"], ("18:00", ["tomorrow"])),
     ],
 )
 def test_a_day_and_a_time_may_be_two_words(
@@ -171,3 +174,20 @@ def test_a_day_and_a_time_may_be_two_words(
 ) -> None:
     """Nobody has to quote them."""
     assert join_moment(when, words) == joined
+
+
+@pytest.mark.parametrize(
+    ("span", "words", "joined"),
+    [
+        ("1h", ["30m", "cmd"], ("1h30m", ["cmd"])),
+        ("1d", ["2h", "30m", "cmd", "5m"], ("1d2h30m", ["cmd", "5m"])),
+        ("1h", ["30m"], ("1h", ["30m"])),
+        ("30m", ["1h", "cmd"], ("30m", ["1h", "cmd"])),
+        ("1h", ["30", "cmd"], ("1h", ["30", "cmd"])),
+    ],
+)
+def test_a_duration_may_be_several_words(
+    span: str, words: list[str], joined: tuple[str, list[str]]
+) -> None:
+    """As pycron itself writes one."""
+    assert join_duration(span, words) == joined

@@ -69,6 +69,18 @@ def test_in_stores_a_task_and_says_when_it_is_due(env: dict[str, str], engine: F
     assert done.stdout.startswith(f"task:1 is due {due} (in ")
 
 
+def test_when_may_be_several_words(env: dict[str, str], engine: FakeEngine) -> None:
+    """As at(1) takes them, and as pycron writes a duration; nothing of that is the command."""
+    in_place("in", "1h", "30m", "--", "echo", "hi", env=env)
+    in_place("at", "07:30", "tomorrow", "echo", "hi", env=env)
+    now = SystemClock().now()
+    tomorrow = now.astimezone().date() + timedelta(days=1)
+    first, second = engine.tasks
+    assert timedelta(minutes=89) < first.due - now <= timedelta(minutes=90)
+    assert second.due.astimezone().date() == tomorrow
+    assert [settings(each)["command"] for each in engine.tasks] == [["echo", "hi"]] * 2
+
+
 def test_one_word_is_a_command_line(env: dict[str, str], engine: FakeEngine) -> None:
     """It is for the shell, with all that it may have."""
     pycron("every", "5m", "--", "sort < in > out", env=env)
@@ -197,6 +209,10 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["in", "1m", "rsync", "-a", "--key", "x"], "before that: pycron in 1m -- rsync -a ..."),
         (["at", "tomorrow", "07:30", "echo", "--help"], "pycron at tomorrow 07:30 -- echo --help"),
         (["at", "07:30", "echo", "hi", "--key", "x"], "pycron at 07:30 -- echo --key ..."),
+        (["at", "07:30", "echo", "--", "hi"], "'echo' says nothing of when"),
+        (["in", "1h", "30", "--", "true"], "'30' says nothing of when"),
+        (["every", "5m", "make", "--", "x"], "after the --: pycron every 5m -- command ..."),
+        (["at", "tomorrow", "--", "true"], "say when on that day: tomorrow 07:30"),
         (["at", "10m", "--", "true"], "for a time from now: pycron in 10m"),
         (["at", "2020-01-01 12:00", "--", "true"], "has passed"),
         (["at", "18:00", "--tz", "Europe/Berln", "--", "true"], "Europe/Berlin"),
