@@ -11,8 +11,9 @@ cycle that cannot be completed any more, since what became of some run is known 
 reload lets it not come, is skipped: every cycle has its row. What is no part of a cycle that a run
 by hand has begun, in the middle of a chain, counts by its newest run (``by_hand``).
 
-A cycle that is open at a reload goes by what its job waits for from then on. One that has its row
-is not decided again by that: its claim would be refused, but another run might be replaced first.
+A cycle that is open at a reload, as runs are above its job, goes by what that waits for from then
+on. One that has its row is not decided again by that: its claim would be refused, but another run
+might be replaced first.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Chains:
         self._rows = Rows(ledger, parts.outbox)
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, Join] = {}
+        self._after: dict[str, AfterTrigger] = {}
         self._heads: dict[str, str | None] = {}
         self._changed: deque[_Changed] = deque()
         self._in_force_since = parts.timekeeper.now()
@@ -79,6 +81,7 @@ class Chains:
             if isinstance(state.job.trigger, AfterTrigger) and not state.is_removed
         }
         heads, self._heads = self._heads, _heads(after)
+        before, self._after = self._after, after
         for name, trigger in after.items():
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
@@ -90,9 +93,25 @@ class Chains:
                 self._joins[name] = join
         for names in self._followers.values():  # they have their turn in this order
             names.sort(key=lambda name: -self._register.states[name].job.priority)
-        for name, join in joins.items():
-            if self._joins.get(name) is not join:
+        for name, trigger in before.items():
+            if after.get(name) != trigger or self._joins.get(name) is not joins.get(name):
+                join = joins.get(name) or Join(trigger, heads[name] is not None)
+                self._enter_open(name, join, before)
                 self._changed.append(_Changed(name, join, heads[name]))
+
+    def _enter_open(self, name: str, join: Join, after: Mapping[str, AfterTrigger]) -> None:
+        """Enter the open cycles of a job of which it has not heard yet: those of runs above it."""
+        seen, waiting = {name}, [name]
+        while waiting:
+            each = waiting.pop()
+            above = after[each].conditions if each in after else ()
+            new = [upstream for upstream in above if upstream not in seen]
+            seen.update(new)
+            waiting += new
+            for upstream in new:
+                state = self._register.states.get(upstream)
+                for active in [*state.active, *state.queued] if state is not None else ():
+                    join.enter(active.run.due, active.run.era)
 
     def _carry_over_all(self) -> bool:
         """See to what reloads have left open; False where the ledger cannot be read."""
@@ -132,15 +151,17 @@ class Chains:
         if not isinstance(trigger, AfterTrigger):
             return []
         known = list(_conclusions(cycle, due))
+        # Of one that has not heard of anything yet, its instant and era are all that is asked for.
+        news = known[0] if known else Conclusion(changed.name, cycle.era, due, Outcome.SKIPPED)
         if ended := [each for each in known if each.job in trigger.conditions]:
             return ended
         # Runs of a cycle that begins with another job may have another era.
         head = self._heads.get(changed.name)
         join = Join(trigger, has_one_head=head is not None and head == changed.head)
-        if self.pending(join.upstreams, known[0], join):
+        if self.pending(join.upstreams, news, join):
             return None
         for name in join.upstreams:
-            run = self._newest_of_cycle(name, known[0], join)
+            run = self._newest_of_cycle(name, news, join)
             if run is not None and run.outcome is not None:
                 ended.append(_conclusion(run, run.outcome, run.era, due))
         return ended
@@ -538,7 +559,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A job that waited for several others until a reload, and the one its cycles began with."""
+    """A job that waited for others until a reload, and the one its cycles began with."""
 
     name: str
     join: Join

@@ -95,6 +95,11 @@ class Join:
                 self.cycles.popitem(last=False)
         return cycle
 
+    def enter(self, due: datetime, era: int) -> None:
+        """Enter a cycle of which nothing is known but that it is open, if there is room."""
+        if len(self.cycles) < REMEMBERED and self.key(due, era) not in self.cycles:
+            self.cycle(due, era).era = era
+
     def open_eras(self, due: datetime, era: int | None) -> list[int]:
         """Return the eras of the runs that are to come of cycles of an instant that are open.
 

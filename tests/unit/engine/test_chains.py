@@ -827,6 +827,53 @@ def test_what_is_missed_as_a_reload_brings_it(
     assert outcomes(world, "last") == ["succeeded"]
 
 
+UNKNOWN = "upstream_unknown: it does not follow any more what it waited for in this cycle"
+
+
+@pytest.mark.parametrize("before", [("long",), ("long", "longer"), ("middle",)])
+@pytest.mark.parametrize(
+    ("by_now", "reasons"),
+    [
+        (("short",), [""]),
+        (("later",), [UNKNOWN]),
+        (("long", "short"), [""]),
+        (("short", "renamed"), ["upstream_unknown: nobody knows what became of renamed"]),
+    ],
+)
+def test_a_reload_in_a_cycle_of_which_nothing_was_heard_yet(
+    machine_with: MachineWith, before: tuple[str, ...], by_now: tuple[str, ...], reasons: list[str]
+) -> None:
+    """P1: it has its row by what its job waits for by now, though that has ended already."""
+    heads = [replace(HEAD, name=name) for name in ("long", "longer", "short", "renamed")]
+    later = replace(HEAD, name="later", trigger=CronTrigger(("30 * * * *",)))
+    middle = after("middle", "long")
+    world = machine_with(*heads[:3], later, middle, after("end", *before))
+    behave(
+        world,
+        long=Behaviour(lasts=(60 * SECOND,), exits=(OK,)),
+        longer=Behaviour(lasts=(90 * SECOND,), exits=(OK,)),
+    )
+    to_the_hour(world, 10 * SECOND)
+    assert outcomes(world, "end") == []
+    reload(world, *heads, later, middle, after("end", *by_now))
+    world.pass_time(10 * MINUTE)
+    assert [row.reason for row in rows(world, "end")] == reasons
+    assert [row.due for row in rows(world, "end")] == [rows(world, "short")[0].due]
+
+
+def test_two_reloads_in_one_cycle(machine_with: MachineWith) -> None:
+    """P1: what a reload has wait for others may be told by the next to wait for yet others."""
+    left, right = replace(HEAD, name="left"), replace(HEAD, name="right")
+    world = machine_with(left, right, after("end", "left", "right"))
+    behave(world, left=Behaviour(lasts=(60 * SECOND,), exits=(OK,)))
+    to_the_hour(world, 10 * SECOND)
+    reload(world, left, right, after("end", left="failure"))
+    world.pass_time(SECOND)
+    reload(world, left, right, after("end", right="any"))
+    world.pass_time(120 * SECOND)
+    assert outcomes(world, "end") == ["succeeded"]
+
+
 def test_a_reload_gives_a_schedule_to_what_waited(machine_with: MachineWith) -> None:
     """P1: also where it follows nothing any more."""
     long, short = replace(HEAD, name="long"), replace(HEAD, name="short")
