@@ -28,6 +28,12 @@ class TaskJobsOnDemand:
         keep_for: timedelta | None = self._crontab.defaults.values["keep_for"]
         return keep_for
 
+    @property
+    def keep_runs(self) -> int | None:
+        """How many rows are kept of a task that comes again; None: all."""
+        keep_runs: int | None = self._crontab.defaults.values["keep_runs"]
+        return keep_runs
+
     def job(self, task: Task) -> Job:
         """Return the job that the runs of a task are of; raises PycronError where it has none."""
         if self._reader is None:

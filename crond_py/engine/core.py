@@ -455,7 +455,8 @@ class Core:
     def _concluded(self, conclusion: Conclusion) -> None:
         if task_id_of(conclusion.job) is not None:
             state = self._register.tasks.get(conclusion.job)
-            self._retention.note_task(state, self._parts.timekeeper.now())
+            now = self._parts.timekeeper.now()
+            self._retention.note_task(state, now, conclusion.stand_in)
             self.task_ends.concluded(conclusion.job)
             return
         self._retention.note_row(conclusion.job, self._parts.timekeeper.now())

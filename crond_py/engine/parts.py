@@ -51,6 +51,11 @@ class TaskJobs(Protocol):
         """How long tasks are remembered that have ended; None: for ever."""
         ...
 
+    @property
+    def keep_runs(self) -> int | None:
+        """How many rows are kept of a task that comes again; None: all."""
+        ...
+
     def job(self, task: Task) -> Job:
         """Return the job that a task's runs are runs of, with its name and its lane's place.
 

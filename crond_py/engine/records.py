@@ -55,7 +55,8 @@ class Stop:
 class Conclusion:
     """What became of an occurrence, or of a stretch of ``count``, the last at ``last_due``.
 
-    ``is_spared``: it was skipped because nothing had failed.
+    ``is_spared``: it was skipped because nothing had failed. ``stand_in`` is for the job of a task
+    that comes again and has none, as its definition cannot be used.
     """
 
     job: str
@@ -65,6 +66,7 @@ class Conclusion:
     last_due: datetime | None = None
     count: int = 1
     is_spared: bool = False
+    stand_in: Job | None = None
 
 
 @dataclass(slots=True, eq=False)

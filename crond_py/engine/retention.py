@@ -76,8 +76,8 @@ class Retention:
         """Set how long tasks are remembered that have ended; None: for ever."""
         self._keep_tasks_for = keep_for
 
-    def note_task(self, state: JobState | None, now: datetime) -> None:
-        """Count a row that has come to a task.
+    def note_task(self, state: JobState | None, now: datetime, stand_in: Job | None = None) -> None:
+        """Count a row that has come to a task; ``stand_in`` is for the job of one that has none.
 
         Those that have ended are looked at all together; one that comes again and again, as long as
         it is there, like a job.
@@ -85,10 +85,13 @@ class Retention:
         self._task_rows += 1
         if self._task_rows >= OFTEN or abs(now - self._tasks_looked_at) >= RARELY:
             self._are_tasks_ripe = True
-        if state is None or state.is_over or not isinstance(state.job.trigger, EveryTrigger):
+        job = stand_in
+        if state is not None:
+            job = None if state.is_over else state.job
+        if job is None or not isinstance(job.trigger, EveryTrigger):
             return
-        if self._is_ripe(state.job.name, now):
-            self._ripe_tasks[state.job.name] = state.job
+        if self._is_ripe(job.name, now):
+            self._ripe_tasks[job.name] = job
 
     def forget_task(self, job: str) -> None:
         """Count no more rows of a task that comes no more; it is one of those that have ended."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crond_py.crontab.model import Crontab
+from crond_py.crontab.model import Crontab, EveryTrigger, Job
 from crond_py.dataclass import dataclass
 from crond_py.engine.admission import Admitter
 from crond_py.engine.agenda import WAS_HELD_UP, Agenda
@@ -175,6 +175,14 @@ class Uptake:
         due_ns = self._parts.timekeeper.deadline(span.due)
         return " and ".join(hindrances_since(span.hindered, due_ns)) or WAS_HELD_UP
 
+    def _stand_in(self, task: Task) -> Job | None:
+        """Return a job that tells how much is kept of a task that cannot run, and comes again."""
+        if task.period is None or self._jobs is None:
+            return None
+        keep_runs, keep_for = self._jobs.keep_runs, self._jobs.keep_for
+        trigger = EveryTrigger(task.period)
+        return Job(task.job, trigger, command=(), keep_runs=keep_runs, keep_for=keep_for)
+
     def enter_row(self, task: Task, until: datetime, outcome: Outcome, reason: str) -> None:
         """Enter what became, without a run, of what is due of a task up to ``until``.
 
@@ -197,7 +205,9 @@ class Uptake:
             count=count,
         )
         self._parts.outbox.claim(claim, lambda _: None)
-        self._register.on_outcome(Conclusion(task.job, era, due, outcome, last_due, count))
+        stand_in = self._stand_in(task) if outcome is Outcome.FAILED else None
+        conclusion = Conclusion(task.job, era, due, outcome, last_due, count, stand_in=stand_in)
+        self._register.on_outcome(conclusion)
         tell(logging.WARNING, f"task {outcome}", task.job, due=due, last=last_due, reason=reason)
 
 

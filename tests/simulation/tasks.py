@@ -56,6 +56,11 @@ class TaskBook:
         """Nothing is forgotten: the accounts are checked at the end."""
         return None
 
+    @property
+    def keep_runs(self) -> int | None:
+        """As above."""
+        return None
+
     def job(self, task: Task) -> Job:
         """See engine.parts.TaskJobs; a definition is the number of a job."""
         job, lane = self.jobs[int(task.definition)], task.lane

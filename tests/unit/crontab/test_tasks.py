@@ -12,6 +12,7 @@ import pytest
 
 from crond_py.client import TaskKeys
 from crond_py.crontab.model import AtTrigger, EveryTrigger, Job
+from crond_py.crontab.on_demand import TaskJobsOnDemand
 from crond_py.crontab.task_keys import TASK_KEYS, WHEN_KEYS
 from crond_py.crontab.tasks import TaskReader
 from crond_py.errors import TaskRefusedError
@@ -410,3 +411,13 @@ def test_what_is_said_otherwise_the_second_time(
     task = Task(17, new.lane, new.due, new.definition, "alice", NOON, new.period, "key")
     values = {name.removesuffix("_"): value for name, value in {**said, **again}.items()}
     assert list(reader.read(values).differences(task)) == keys
+
+
+@pytest.mark.parametrize(
+    ("keep", "runs", "days"),
+    [("", 1000, 90), ("[defaults]\nkeep = {runs = 20, days = 3}\n", 20, 3)],
+)
+def test_keep_of_what_cannot_be_used(tmp_path: Path, keep: str, runs: int, days: int) -> None:
+    """How much is kept of tasks is known without a definition."""
+    jobs = TaskJobsOnDemand(load(tmp_path / "crontab.toml", f"{keep}[jobs]\n"))
+    assert (jobs.keep_runs, jobs.keep_for) == (runs, timedelta(days=days))

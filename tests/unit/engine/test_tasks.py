@@ -1723,6 +1723,27 @@ def test_definition_that_does_not_fit_while_much_waits(
     ]
 
 
+def test_rows_of_a_definition_that_does_not_fit_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that comes again, and cannot start, leaves no more rows than one that can."""
+
+    def refuse(_self: object, _task: object) -> Job:
+        raise RequestRefusedError("no")
+
+    monkeypatch.setattr("tests.simulation.tasks.TaskBook.keep_runs", 20)
+    submit(world, new_task(world, every=SECOND))
+    monkeypatch.setattr("tests.simulation.tasks.TaskBook.job", refuse)
+    world.pass_time(10 * OFTEN * SECOND)
+    assert set(outcomes(world, "task:1")) == {"failed"}
+    assert len(rows(world, "task:1")) in range(20, 20 + OFTEN + 1)
+    world.ask(lambda core: core.cancel_task(1))
+    world.pass_time(MINUTE)
+    assert world.daemon is not None
+    retention = world.daemon.core._retention
+    assert (retention._new_rows, retention._looked_at, retention._ripe_tasks) == ({}, {}, {})
+
+
 def test_ended_tasks_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks are kept for as long as runs are by default, then they and their rows go."""
     monkeypatch.setattr("tests.simulation.tasks.TaskBook.keep_for", timedelta(days=2))
