@@ -74,7 +74,7 @@ class Conversation:
     def send(self, request: Request[Any]) -> None:
         """Send a request; its answer is to be received.
 
-        After a CrowdedError that is on another connection.
+        Where the one before is over, that is on another connection.
         """
         if self._is_over:
             self._connect()
@@ -93,20 +93,28 @@ class Conversation:
             while b"\n" not in self._buffer:
                 chunk = self._socket.recv(1 << 20)
                 if not chunk:
-                    raise _gone()
+                    raise self._gone()
                 self._buffer += chunk
         except TimeoutError:
             raise PycronError(self._no_answer(request, patience)) from None
         except ConnectionResetError:
-            raise _gone() from None
+            raise self._gone() from None
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
         try:
             return read_reply(request, line)
         except CrowdedError:
-            self.close()
-            self._is_over = True
+            self._end()
             raise
+
+    def _end(self) -> None:
+        """Have what is sent next go over another connection."""
+        self.close()
+        self._is_over = True
+
+    def _gone(self) -> DaemonNotRunningError:
+        self._end()
+        return DaemonNotRunningError("the daemon has gone without an answer")
 
     def ask(self, request: Request[R], patience: timedelta = PATIENCE) -> R:
         """Send a request and return its answer, or raise what it says."""
@@ -141,22 +149,33 @@ def wait_until(
 ) -> R:
     """Ask until an answer ``is_over``, or until ``watch`` shows ``limit``; return the last answer.
 
-    ``request_for`` makes the request that is answered after a time at the latest. None as a limit
-    is as long as it takes. Where the limit is over already the daemon is asked once.
+    ``request_for`` makes the request that is answered after a time at the latest; it changes
+    nothing. None as a limit is as long as it takes. Where the limit is over already the daemon is
+    asked once. It hangs up on who has not asked again in time, as a process cannot that was stopped
+    (Ctrl-Z); so it is gone only where it does so on a new connection, too.
     """
     pauses = Pauses()
+    gone: DaemonNotRunningError | None = None
     while True:
         slice_ = LONGEST_WAIT
         if limit is not None:
             slice_ = max(_NONE, min(slice_, limit - watch.elapsed()))
         request = request_for(slice_)
-        if slice_ == _NONE:
-            return conversation.call(request)
         try:
+            if slice_ == _NONE:
+                return conversation.call(request)
             answer = conversation.ask(request, slice_ + PATIENCE)
         except CrowdedError:
+            if slice_ == _NONE:
+                raise
             pauses.wait(slice_)
             continue
+        except DaemonNotRunningError as error:
+            if gone is not None:
+                raise gone from None
+            gone = error
+            continue
+        gone = None
         if is_over(answer):
             return answer
 
@@ -209,7 +228,3 @@ def _not_reached(path: Path, error: OSError) -> PycronError:
                 f"no daemon is running on {path.parent}; start one with: pycron run"
             )
     return PycronError(f"the control socket {path} cannot be used: {error.strerror}")
-
-
-def _gone() -> DaemonNotRunningError:
-    return DaemonNotRunningError("the daemon has gone without an answer")

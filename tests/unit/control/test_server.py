@@ -26,7 +26,7 @@ from crond_py.clock import SystemClock
 from crond_py.control import client as client_module
 from crond_py.control import server as server_module
 from crond_py.control.address import Peer, peer_of
-from crond_py.control.client import Conversation, call
+from crond_py.control.client import Conversation, call, wait_until
 from crond_py.control.protocol import (
     MAX_REQUEST_BYTES,
     Ping,
@@ -37,7 +37,7 @@ from crond_py.control.protocol import (
     Triggered,
 )
 from crond_py.control.server import ControlServer, Handler, Limits, check_unserved
-from crond_py.control.waiting import Pauses
+from crond_py.control.waiting import Pauses, Watch
 from crond_py.errors import (
     CrowdedError,
     DaemonNotRunningError,
@@ -368,6 +368,35 @@ def test_who_was_told_to_ask_again_takes_no_place(path: Path) -> None:
         with pytest.raises(CrowdedError, match="wait a bit"):
             first.ask(Trigger("a"))
         assert first.ask(Trigger("a")) == Triggered(3)
+
+
+@pytest.mark.parametrize("limit", [None, timedelta(0)])
+def test_who_was_stopped_while_it_waited_asks_again(path: Path, limit: timedelta | None) -> None:
+    """P4: the daemon hangs up on who is silent for long, and is there all the same."""
+    answers: list[Pong] = []
+
+    def is_over(answer: Pong) -> bool:
+        answers.append(answer)
+        with socket.socket(socket.AF_UNIX) as other:  # it is not only slow to hang up
+            other.connect(str(path))
+            assert other.recv(1) == b""
+        return len(answers) == 2
+
+    with serving(path, limits=SHORT), Conversation(path) as conversation:
+        conversation.ask(Ping())
+        threading.Event().wait(10 * SHORT.patience.total_seconds())
+        got = wait_until(conversation, lambda _: Ping(), is_over, limit, Watch.begin())
+    assert got.pid == os.getpid()
+    assert len(answers) == (2 if limit is None else 0)
+
+
+def test_who_waits_is_told_when_the_daemon_has_gone(path: Path) -> None:
+    """P4: it is not asked for ever."""
+    with serving(path):
+        conversation = Conversation(path)
+        conversation.ask(Ping())
+    with conversation, pytest.raises(DaemonNotRunningError):
+        wait_until(conversation, lambda _: Ping(), lambda _: False, None, Watch.begin())
 
 
 def test_who_finds_the_queue_of_the_socket_full_waits_in_it(
