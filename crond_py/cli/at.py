@@ -21,6 +21,7 @@ from crond_py.cli.one_task import (
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.cli.times import system_zone
 from crond_py.clock import SystemClock
+from crond_py.errors import UsageError
 
 EXAMPLES = (
     "pycron at 18:00 -- make backup",
@@ -64,6 +65,8 @@ def command(
     It runs in the current directory, and has the environment of a job, not yours.
     """
     when, words = join_moment(when, words)
+    if any(text.partition("=")[0].strip() == "timezone" for text in settings or ()):
+        raise UsageError("--set timezone says nothing of WHEN; for its zone there is --tz")
     zone = timezone or system_zone().key
     values = moment_values(when, zone, SystemClock().now())
     options = TaskOptions(key, timeout, pool, user, cwd, settings)

@@ -100,18 +100,30 @@ def _setting(text: str) -> dict[str, Any]:
     if not equals or not key.strip():
         raise UsageError(f"--set takes KEY=VALUE, such as priority=5, not {text!r}")
     try:
-        return tomllib.loads(f"{key} = {value}")
-    except tomllib.TOMLDecodeError:
-        pass
-    try:
         table = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
+        (name,) = table
+    except (ValueError, RecursionError):  # no key at all, or more than one line
         raise UsageError(f"--set: {key.strip()!r} is no key of a job") from None
+    try:
+        read = tomllib.loads(f"{key} = {value}")
+    except (ValueError, RecursionError):  # too many digits, or too deep
+        read = None
+    # A shell takes the quotes of env.A="1" away, so that all in there is text.
+    if read is not None and not (name == "env" and not isinstance(_value_of(read), str | dict)):
+        return read
     innermost = table
     while isinstance(inner := next(iter(innermost.values())), dict):
         innermost = inner
     innermost[next(iter(innermost))] = value.strip()
     return table
+
+
+def _value_of(table: Mapping[str, Any]) -> object:
+    """Return the value of the one key of nested tables."""
+    value: object = table
+    while isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    return value
 
 
 def _put(said: dict[str, Any], more: Mapping[str, Any], text: str) -> None:

@@ -123,12 +123,11 @@ class RunsWords:
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments. Raises UsageError for an option that may be the command's."""
+        params = self.get_params(ctx)  # type: ignore[attr-defined]  # a mixin
         with_value = {
-            name
-            for param in self.get_params(ctx)  # type: ignore[attr-defined]  # a mixin
-            if not getattr(param, "is_flag", True)
-            for name in param.opts
+            name for param in params if not getattr(param, "is_flag", True) for name in param.opts
         }
+        known = {name for param in params for name in param.opts}
         words: list[str] = []
         rest = iter(args)
         for each in rest:
@@ -144,6 +143,8 @@ class RunsWords:
                 raise UsageError(f"{each} has a sign; {ctx.command_path} takes what is to come")
             elif each in with_value:
                 next(rest, None)
+            elif each.startswith("--") and each.partition("=")[0] not in known:
+                raise UsageError(_no_such_option(ctx.command_path, each.partition("=")[0]))
         return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
 
     def _says_more(self, path: str, words: list[str]) -> str:
@@ -160,3 +161,12 @@ class RunsWords:
             f"{option} may be an option of {command}; put -- before the command, and pycron's own "
             f"options before that: {path} {when} -- {command} {option} ..."
         )
+
+
+def _no_such_option(path: str, option: str) -> str:
+    """Say that a command that hands in a task has no such option, and what it has for it."""
+    from crond_py.crontab.task_keys import TASK_KEYS  # noqa: PLC0415 - only for a typing mistake
+
+    key = option.removeprefix("--").replace("-", "_")
+    way_out = f"give that key of a job: -s {key}=..." if key in TASK_KEYS else f"see {path} --help"
+    return f"no such option: {option}; {way_out}"

@@ -81,6 +81,13 @@ def test_when_may_be_several_words(env: dict[str, str], engine: FakeEngine) -> N
     assert [settings(each)["command"] for each in engine.tasks] == [["echo", "hi"]] * 2
 
 
+def test_values_of_env_are_text(env: dict[str, str], engine: FakeEngine) -> None:
+    """A shell takes the quotes away that TOML wants."""
+    in_place("in", "1h", "-s", "env.PORT=8080", "-s", 'env.B="x y"', "--", "true", env=env)
+    (task,) = engine.tasks
+    assert settings(task)["env"] == {"PORT": "8080", "B": "x y"}
+
+
 def test_one_word_is_a_command_line(env: dict[str, str], engine: FakeEngine) -> None:
     """It is for the shell, with all that it may have."""
     pycron("every", "5m", "--", "sort < in > out", env=env)
@@ -209,6 +216,13 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["in", "1m", "rsync", "-a", "--key", "x"], "before that: pycron in 1m -- rsync -a ..."),
         (["at", "tomorrow", "07:30", "echo", "--help"], "pycron at tomorrow 07:30 -- echo --help"),
         (["at", "07:30", "echo", "hi", "--key", "x"], "pycron at 07:30 -- echo --key ..."),
+        (["in", "5m", "--group", "x", "--", "true"], "give that key of a job: -s group=..."),
+        (["in", "5m", "--grop=x", "--", "true"], "no such option: --grop; see pycron in --help"),
+        (["at", "18:00", "-s", "timezone=UTC", "--", "true"], "there is --tz"),
+        (["in", "5m", "-s", "# priority=5", "--", "true"], "'# priority' is no key of a job"),
+        (["in", "5m", "-s", "#=\n=", "--", "true"], "'#' is no key of a job"),
+        (["in", "5m", "-s", "tags=" + 900 * "[", "--", "true"], "tags: must be"),
+        (["in", "5m", "-s", "priority=" + 5000 * "9", "--", "true"], "priority: must be"),
         (["at", "07:30", "echo", "--", "hi"], "'echo' says nothing of when"),
         (["in", "1h", "30", "--", "true"], "'30' says nothing of when"),
         (["every", "5m", "make", "--", "x"], "after the --: pycron every 5m -- command ..."),
