@@ -275,11 +275,21 @@ class _Submission:
             self.first = self.first or task
             self.last = task
             self.new += task.is_new
-            self.differing += bool(task.differs)
+            if task.differs:
+                self._note_differing(task, entry)
             self.over += not task.is_new and task.ended_at is not None
             if self.as_json:
                 say.out(json.dumps({"line": entry.line, **submitted_record(task)}))
         self.tasks += len(stored)
+
+    def _note_differing(self, task: SubmittedTask, entry: _Entry) -> None:
+        self.differing += 1
+        if self.differing <= _MOST_FAULTS:
+            self.progress.clear()
+            say.note(
+                f"{self.name}:{entry.line}: {task.job} has the key {entry.values['key']!r} "
+                f"already, with another {' and '.join(task.differs)}; it is kept as it was"
+            )
 
     def _refuse(self, faults: list[Fault]) -> None:
         self.progress.clear()
@@ -295,10 +305,11 @@ class _Submission:
         text = f"{self.new} task{'' if self.new == 1 else 's'} stored"
         if before:
             text += f", {before} {'was' if before == 1 else 'were'} there before"
-        if self.over:
-            text += f" ({self.over} of them with nothing more to come)"
+        of_these = [f"{self.over} with nothing more to come"] if self.over else []
         if self.differing:
-            text += f" ({self.differing} of them otherwise, and kept as they were)"
+            of_these.append(f"{self.differing} otherwise, and kept as before")
+        if of_these:
+            text += f" ({', '.join(of_these)})"
         return f"{text}, up to line {self.last_line} of {self.name}"
 
     def finish(self, *, only_check: bool) -> None:
@@ -315,8 +326,8 @@ class _Submission:
         if self.as_json:
             return
         if only_check:
-            say.out(f"{self.checked} tasks, all good")
-        elif self.first is not None and self.last is not None and self.tasks > 1:
+            say.out(f"{self.checked} task{'' if self.checked == 1 else 's'}, all good")
+        elif self.first is not None and self.last is not None and self.first.job != self.last.job:
             say.out(f"{self._stored()}: {self.first.job} to {self.last.job}")
         elif self.first is not None:
             say.out(f"{self._stored()}: {self.first.job}")

@@ -193,8 +193,13 @@ def test_lines_that_say_something_else_are_counted(env: dict[str, str]) -> None:
     )
     submit(first, env=env)
     done = submit(then, env=env)
-    told = "0 tasks stored, 3 were there before (2 of them otherwise, and kept as they were), up to"
+    told = "0 tasks stored, 3 were there before (2 otherwise, and kept as before), up to"
     assert done.stdout.startswith(told)
+    assert done.stderr.splitlines()[-2:] == [
+        f"pycron: tasks.jsonl:{line}: task:{line} has the key '{line - 1}' already, "
+        "with another command; it is kept as it was"
+        for line in (2, 3)
+    ]
 
 
 @ROOT_ONLY
