@@ -28,7 +28,7 @@ from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import FeedDue, TasksDue
 from crond_py.engine.feeding import Hunger
-from crond_py.engine.lanes import FirstDues, Hindrance, LaneState
+from crond_py.engine.lanes import FirstDues, Hindered, Hindrance, LaneState
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
@@ -529,16 +529,20 @@ class Tasks:
             lane.open -= 1
         self._unwritten[task.id] = moved
         self._parts.outbox.write(SetTask(task.id, moved.due, moved.ended_at))
-        self._parts.outbox.then(partial(self._moved_on, moved))
+        self._parts.outbox.then(partial(self._moved_on, moved, lane.hindered))
 
-    def _moved_on(self, task: Task) -> None:
-        """Wait for a task that has moved on, unless it was cancelled meanwhile."""
+    def _moved_on(self, task: Task, hindered: Hindered) -> None:
+        """Wait for a task that has moved on, unless it was cancelled meanwhile.
+
+        Where it is due already, what kept it back is what ``hindered`` its lane then.
+        """
         if self._unwritten.get(task.id) is not task:
             return
         del self._unwritten[task.id]
         if task.ended_at is None:
             lane = self.lane(task.lane)
             if self._first_dues.note(lane, task.due):
+                lane.hindered = lane.hindered or hindered
                 self.arm(lane)
 
     def watch(self, lane: LaneState, active: ActiveRun) -> None:

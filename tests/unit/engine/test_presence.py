@@ -13,11 +13,12 @@ from crond_py.crontab.model import Job
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.presence import MOST_ASKED
 from crond_py.errors import LedgerError
-from crond_py.model import Missed
+from crond_py.model import Missed, Outcome
 from crond_py.ports import SetCursor
+from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
-from tests.unit.engine.conftest import MachineWith
+from tests.unit.engine.conftest import MachineWith, rows
 from tests.unit.engine.test_tasks import (
     HOUR,
     MINUTE,
@@ -96,6 +97,21 @@ def test_due_while_down(world: World) -> None:
     release(world)
     world.pass_time(MINUTE)
     assert missed_reasons(world, range(1, 2)) == {'pycron was not running; missed = "skip"'}
+
+
+def test_due_while_down_and_then_in_a_held_pool(world: World) -> None:
+    """Of one that comes again each instant is told of by what kept it back."""
+    submit(world, new_task(world, pool="small", in_=15 * SECOND, every=4 * SECOND))
+    hold(world)
+    world.pass_time(10 * SECOND)
+    restart(world, 11 * SECOND)
+    world.pass_time(21 * SECOND)
+    release(world)
+    world.pass_time(SECOND)
+    down, held = (run for run in rows(world, "task:1") if run.outcome is Outcome.MISSED)
+    assert (down.count, down.reason.split(";")[0]) == (1, "pycron was not running")
+    assert held.due == BEGIN + 23 * SECOND
+    assert held.reason.split(";")[0] == "its pool was not in the crontab"
 
 
 def test_due_in_many_lanes(world: World) -> None:
