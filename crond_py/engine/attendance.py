@@ -120,8 +120,13 @@ class Attendance:
         return PastTimes((), ClockReading(self._parts.boot_id, self._parts.timekeeper.lead()))
 
     def note_frozen(self, after: datetime, until: datetime) -> None:
-        """Note that for a while nothing was started."""
+        """Note that for a while nothing was started.
+
+        It is written together with anything that says we were there since.
+        """
         self._note(after, until, WAS_FROZEN)
+        if self._written is not None:
+            self._write()
 
     def clock_set(self, step: timedelta, now: datetime) -> None:
         """Note that the wall clock was set by ``step`` and reads ``now``.

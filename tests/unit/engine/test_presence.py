@@ -114,6 +114,23 @@ def test_due_while_down_and_then_in_a_held_pool(world: World) -> None:
     assert held.reason.split(";")[0] == "its pool was not in the crontab"
 
 
+def test_crash_right_after_a_freeze(world: World) -> None:
+    """Presence as something comes due that has to wait does not hide that there was a freeze."""
+    submit(world, new_task(world, pool="small", in_=30 * SECOND))
+    submit(world, new_task(world, SKIPS, in_=31 * SECOND))
+    hold(world)
+    world.pass_time(10 * SECOND)
+    world.sees_timers_first = True
+    world.crash_at, world.crash_in = "before a commit", 2
+    world.freeze(MINUTE)
+    assert world.daemon is None
+    world.boot_daemon()
+    world.pass_time(SECOND)
+    assert missed_reasons(world, range(2, 3)) == {
+        'pycron was frozen or the machine suspended; missed = "skip"'
+    }
+
+
 def test_due_in_many_lanes(world: World) -> None:
     """Of more lanes than the ledger is asked of, each counts."""
     count = MOST_ASKED + 1
