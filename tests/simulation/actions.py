@@ -30,6 +30,8 @@ ACTIONS: dict[Action, int] = {}
 CLOCK_ACTIONS: dict[Action, int] = {}
 JOIN_ACTIONS: dict[Action, int] = {}
 """What is done only where jobs that are due together are waited for."""
+BACKLOG_ACTIONS: dict[Action, int] = {}
+"""What is done only where more tasks come than there are slots for."""
 
 MOST_JOBS = 7
 
@@ -60,6 +62,8 @@ def step(world: World) -> None:
     actions = ACTIONS | CLOCK_ACTIONS if world.may_step_clock else ACTIONS
     if world.has_join:
         actions = actions | JOIN_ACTIONS
+    if world.has_backlog:
+        actions = actions | BACKLOG_ACTIONS
     chosen = world.random.choices(list(actions), list(actions.values()))[0]
     chosen(world)
     if world.daemon is None and world.random.random() < 0.8:

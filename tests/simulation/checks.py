@@ -8,7 +8,8 @@ is about; it is noted and raised after the step, since the engine outlives what 
 To add a check: one about a start or a write goes into the list of rules for it
 (``_START_RULES``, ``_ATTEMPT_RULES``, ``_RUN_RULES``), each a function that yields what is wrong,
 in words, with the promise in front; one about the daemon as a whole goes into ``_look_at_daemon``.
-What is due, and what has been said of it, is in ``accounts``; whose turn it is, in ``turns``.
+What is due, and what has been said of it, is in ``accounts``; whose turn it is, in ``turns``; what
+tasks were missed for, in ``absences``.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from crond_py.model import (
     Overlap,
     Run,
     State,
+    task_id_of,
 )
 from crond_py.ports import AttemptKey, Claim, SetAttempt, SetRun, Write
 from tests.simulation import chains, tasks
+from tests.simulation.absences import Absences
 from tests.simulation.accounts import Accounts
 from tests.simulation.again import Again
 from tests.simulation.fakes import Tree
@@ -73,6 +76,7 @@ class Inspector:
     world: World
     again: Again = field(init=False)
     accounts: Accounts = field(init=False)
+    absences: Absences = field(init=False)
     entered: set[AttemptKey] = field(default_factory=set)
     not_yet_durable: set[AttemptKey] = field(default_factory=set)
     occurrences: dict[tuple[str, int, object], int] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class Inspector:
     def __post_init__(self) -> None:
         self.again = Again(self.world)
         self.accounts = Accounts(self.world, self.again)
+        self.absences = Absences(self.world)
         Turns(self.world)
         self.world.machine.on_start = self.world.watching(self._started)
         self.world.machine.on_turn = self.world.watching(self._turned)
@@ -121,7 +126,17 @@ class Inspector:
         self.accounts.look_at_end()
         for promise, text, job in tasks.wrong_at_end(self.world):
             self._breach(promise, text, job)
+        if not self.world.may_step_clock:
+            self._look_at_absences()
         self.raise_broken()
+
+    def _look_at_absences(self) -> None:
+        """P1: a task is missed for an absence if it was due in one, and only then."""
+        for run in self.world.ledger._content.runs.values():
+            task_id = task_id_of(run.job)
+            task = self.world.tasks.handed_in.get(task_id) if task_id is not None else None
+            for text in self.absences.wrong(task, run) if task is not None else ():
+                self._breach("P1", text, run.job, run.id)
 
     def _breach(
         self,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from crond_py.crontab.model import StartupTrigger
-from crond_py.model import Exit, Lane, Retry, Scale
+from crond_py.crontab.model import Job, StartupTrigger
+from crond_py.model import Exit, Lane, Missed, Retry, Scale
 from crond_py.ports import NewTask, TaskQuery
 from tests.simulation import requests
-from tests.simulation.actions import action
+from tests.simulation.actions import BACKLOG_ACTIONS, action
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import POOLS, SECOND, random_behaviour, random_job
 from tests.simulation.world import World
@@ -83,3 +83,26 @@ def cancel_task(world: World) -> None:
     task = world.random.choice(tasks)
     requests.cancel(world, task.id)
     world.pass_time(world.random.choice((0, 1)) * SECOND)
+
+
+@action(6, BACKLOG_ACTIONS)
+def fall_behind(world: World) -> None:
+    """Hand in more than there are slots for, of which some is due later; then there is a crash."""
+    if world.daemon is None:
+        return
+    pick = world.random.choice
+    lane = Lane("tiny", 0, pick(_GROUPS), Scale.STEADY)
+    job = Job("task", StartupTrigger(), "job", missed=pick(tuple(Missed)))
+    plain = NewTask(lane, world.clock.now(), world.tasks.define(job), "somebody", None, None)
+    later = [replace(plain, due=plain.due + after * SECOND) for after in (4, 9, 16)]
+    job = replace(job, missed=pick((Missed.SKIP, Missed.ONCE)))  # all would wait for one another
+    often = replace(plain, period=4 * SECOND, definition=world.tasks.define(job))
+    if world.ledger.failing is None:
+        number = 1 + max(world.tasks.handed_in, default=0)
+        for each in range(number, number + 20):
+            world.machine.behaviours[f"task:{each}"] = Behaviour(lasts=(20 * SECOND,))
+    requests.submit(world, [*[plain] * 20, *later, often])
+    world.pass_time(pick((6, 14, 25)) * SECOND)
+    if world.daemon is not None and pick((True, True, False)):
+        world.kill_daemon()
+        world.pass_time(pick((0, 1, 7)) * SECOND)

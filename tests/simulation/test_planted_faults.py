@@ -20,7 +20,7 @@ from crond_py.clock import EPOCH
 from crond_py.crontab.model import Group
 from crond_py.engine import admission, attempts, by_hand, pools, recovery
 from crond_py.engine.admission import Admitter
-from crond_py.engine.agenda import Agenda
+from crond_py.engine.agenda import WAS_HELD_UP, Agenda
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.chains import Chains
@@ -33,6 +33,7 @@ from crond_py.engine.parked import ParkedRuns
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import Parts
 from crond_py.engine.pools import Slots
+from crond_py.engine.presence import Presence
 from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.rows import Unwritten
@@ -572,6 +573,11 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     # what is kept
     "runs stay in the register": (Attempts, "retire", keep_in_register, "P1 P4"),
     "timers stay on the heap": (Parts, "drop_timer", pile_up, "P1 P4 P6"),
+    # what was missed, and why
+    "nobody is there as tasks come due that have to wait": (Presence, "look", nothing, "P1"),
+    "no freeze is noted": (Attendance, "note_frozen", nothing, "P1"),
+    "every late task was held up": (Uptake, "_why_late", always(WAS_HELD_UP), "P1"),
+    "what was left is as if it had just come": (Tasks, "_note_left", nothing, "P1"),
 }
 
 
@@ -602,6 +608,10 @@ TRIED_FIRST = {
     "who comes to wait has saved up": 1167,
     "nobody's use is by weight": 9,
     "weights are the wrong way round": 9,
+    "nobody is there as tasks come due that have to wait": 28,
+    "no freeze is noted": 38,
+    "every late task was held up": 90,
+    "what was left is as if it had just come": 90,
 }
 """A history that has caught a fault that few do, or does so quickly; it only saves time."""
 

@@ -43,6 +43,8 @@ A join whose head's instant comes twice is looked at in the engine's own tests.
 """
 CROWDS = 1
 """One of eight histories has a crowd of jobs in small pools."""
+BACKLOGS = 3
+"""Of the histories that leave the clock alone, one of eight has tasks that wait in the ledger."""
 SEEDS = 500
 EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
@@ -104,6 +106,7 @@ def play(seed: int, *, may_step_clock: bool | None = None) -> World:
             world.add_join()
         if seed // 8 % 8 == CROWDS:
             world.add_crowd()
+        world.has_backlog = seed // 8 % 8 == BACKLOGS and not world.may_step_clock
         world.boot_daemon()
         inspector.look()
         for _ in range(STEPS):

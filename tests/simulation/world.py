@@ -155,7 +155,10 @@ class World:
     ``watchers`` are called with every write that the ledger has taken; ``on_begin`` before each
     life, ``on_core`` with each engine before it begins, ``on_force`` when a crontab comes into
     force, ``on_stopped`` after an orderly end,
-    ``on_step`` when the clock was set, with whether a daemon has seen and written that.
+    ``on_step`` when the clock was set, with whether a daemon has seen and written that;
+    ``on_drained`` when it has dealt with what there is, ``on_frozen`` and ``on_thawed`` around a
+    freeze, ``on_end`` when a life is over, with whether the power was cut, and ``on_durable`` with
+    each write that a power cut leaves.
     """
 
     seed: int
@@ -187,6 +190,7 @@ class World:
     turns: Counter[str] = field(default_factory=Counter)
     steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
     has_join: bool = False
+    has_backlog: bool = False
     trouble_until_ns: int = 0
     awake_ns: int = 0
     is_frozen: bool = False
@@ -200,6 +204,11 @@ class World:
     on_force: list[Callable[[], None]] = field(default_factory=list)
     on_stopped: list[Callable[[], None]] = field(default_factory=list)
     on_step: list[Callable[[timedelta, bool], None]] = field(default_factory=list)
+    on_drained: list[Callable[[], None]] = field(default_factory=list)
+    on_frozen: list[Callable[[], None]] = field(default_factory=list)
+    on_thawed: list[Callable[[], None]] = field(default_factory=list)
+    on_end: list[Callable[[bool], None]] = field(default_factory=list)
+    on_durable: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.sees_timers_first = bool(self.seed // 8 % 2)
@@ -413,6 +422,8 @@ class World:
             self.requests.left_running = {key for key in left if key.run_id not in open_runs}
 
     def _end_life(self, *, power_cut: bool = False) -> None:
+        for callback in self.on_end:
+            callback(power_cut)
         self.daemon = None
         self.crash_in = self.crash_at = None
         failing = self.ledger.failing
@@ -433,6 +444,11 @@ class World:
 
     def drain(self) -> None:
         """Let the daemon handle all that has happened up to this instant."""
+        self._drain()
+        for callback in self.on_drained:
+            callback()
+
+    def _drain(self) -> None:
         for _ in range(1000):
             daemon = self.daemon
             if daemon is None:
@@ -541,7 +557,11 @@ class World:
         """Let the daemon see nothing for a while: it is stopped, or the machine suspended."""
         self.story.tell("frozen for {}", span)
         self.is_frozen = True
+        for callback in self.on_frozen:
+            callback()
         self.pass_time(span, is_frozen=True)
+        for callback in self.on_thawed:
+            callback()
         self.is_frozen = False
         self.story.tell("thawed")
         self.awake_ns = self.clock.monotonic_ns()
@@ -636,6 +656,9 @@ class SimLedger:
         self._tell(writes, ids)
         for watcher in world.watchers:
             watcher(writes, ids)
+        if durable:
+            for callback in world.on_durable:
+                callback()
         world.maybe_crash("after a commit")
         return ids
 
