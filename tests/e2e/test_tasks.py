@@ -53,7 +53,7 @@ def test_a_key_of_what_is_over_says_so(daemon: Daemon, client: Client) -> None:
     assert client.submit("true", in_="1s", key="failed").ended_at is not None
     lines = daemon.directory / "lines"
     lines.write_text('{"command": "true", "in": "1s", "key": "failed"}\n')
-    assert "(1 with nothing more to come)" in daemon.cli("submit", str(lines)).stdout
+    assert "1 with nothing more to come" in daemon.cli("submit", str(lines)).stdout
 
 
 def test_the_three_ways_on_the_command_line(daemon: Daemon) -> None:
