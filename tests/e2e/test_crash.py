@@ -233,6 +233,7 @@ def test_rerun(daemon: Daemon, bell: Bell, gate: Gate) -> None:
     assert log.wait("run started", run=run)["attempt"] == 2
     gate.open()
     log.wait("run succeeded", run=run)
+    daemon.status()  # what was told of is written before that is answered
     (row,) = daemon.history()
     assert [a["outcome"] for a in row["attempts"]] == ["lost", "succeeded"]
     assert [stamp.attempt for stamp in daemon.stamps("long", "begin")] == [1, 2]
