@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from graphlib import TopologicalSorter
 
@@ -32,7 +32,7 @@ from crond_py.engine import by_hand
 from crond_py.engine.admission import Admitter
 from crond_py.engine.cycles import Cycle, Join
 from crond_py.engine.events import CyclesDue
-from crond_py.engine.parts import Parts, Register
+from crond_py.engine.parts import AGAIN, Parts, Register
 from crond_py.engine.records import Conclusion, JobState
 from crond_py.engine.rows import Rows
 from crond_py.engine.telling import fields, log, tell
@@ -40,10 +40,6 @@ from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
 from crond_py.policy import TICK, Follow, judge_upstream
 from crond_py.ports import Claim, Ledger, Timer
-
-AGAIN = timedelta(seconds=1)
-"""How soon the ledger is asked again that could not be read."""
-
 
 NOT_FOLLOWED = "upstream_unknown: it does not follow any more what it waited for in this cycle"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from crond_py.dataclass import dataclass
@@ -27,14 +27,6 @@ MOST_WAITING = 64
 
 More are taken up when half of them have begun: many at a time cost one transaction.
 """
-
-
-LONG_DELAY = timedelta(seconds=10)
-"""From which delay of a retry on a run may wait for it in the ledger alone."""
-
-MOST_RETRIES = 256
-"""How many runs of submitted tasks that wait long for their retry do so in memory, at most."""
-
 
 MOST_NOTED = 16
 """How many changes are remembered of what keeps a lane from being taken up."""

@@ -6,7 +6,14 @@ Not responsible for what becomes of them (``parking``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from heapq import heapify, heappop, heappush
+
+LONG_DELAY = timedelta(seconds=10)
+"""From which delay of a retry on a run may wait for it in the ledger alone."""
+
+MOST_RETRIES = 256
+"""How many runs of submitted tasks that wait long for their retry do so in memory, at most."""
 
 _ID_BITS = 63  # SQLite gives no larger ids
 _ID = (1 << _ID_BITS) - 1

@@ -12,8 +12,9 @@ from typing import Protocol
 from crond_py.crontab.model import DEFAULT_POOL, Crontab, Job, Pool
 from crond_py.dataclass import dataclass
 from crond_py.engine.events import AskAgainDue
-from crond_py.engine.lanes import LONG_DELAY, MOST_RETRIES, MOST_WAITING
+from crond_py.engine.lanes import MOST_WAITING
 from crond_py.engine.outbox import Outbox
+from crond_py.engine.parked import LONG_DELAY, MOST_RETRIES
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import (
     NOT_THERE,

@@ -30,7 +30,7 @@ from crond_py.engine.events import FeedDue, TasksDue
 from crond_py.engine.feeding import Hunger
 from crond_py.engine.lanes import FirstDues, Hindered, Hindrance, LaneState
 from crond_py.engine.parking import Parking
-from crond_py.engine.parts import Parts, Register
+from crond_py.engine.parts import AGAIN, Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.presence import Presence
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
@@ -43,10 +43,6 @@ from crond_py.model import Cursor, Lane, Outcome, Run, Scale, Task, task_id_of
 from crond_py.ports import Gap, Ledger, NewTask, SetTask, Submitted
 
 LOST = "the definition of its task is lost: the ledger was damaged"
-
-AGAIN = timedelta(seconds=1)
-"""How soon tasks are asked for again that the ledger could not tell."""
-
 
 COUNTED = 4_000
 """Up to how many tasks are counted, of all lanes together, when somebody asks how many wait.

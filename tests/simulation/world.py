@@ -26,8 +26,8 @@ from crond_py.crontab.summary import describe_trigger
 from crond_py.engine.ahead import FARTHEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.engine.events import Call, ClockChanged, TimersFired
-from crond_py.engine.lanes import MOST_RETRIES
 from crond_py.engine.outbox import Outbox
+from crond_py.engine.parked import MOST_RETRIES
 from crond_py.engine.parts import Parts
 from crond_py.engine.records import ActiveRun
 from crond_py.engine.timekeeper import Timekeeper

@@ -163,10 +163,8 @@ def test_what_a_left_run_has_left_is_ended_and_it_is_not_run_again(
     assert not any(tree.alive for tree in world.machine.trees)
 
 
-def test_what_was_taken_over_and_then_left_is_not_run_again(machine_with: MachineWith) -> None:
-    """P3: its start was never entered, and what it has left behind is all that is found of it."""
-    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
-    world = machine_with(job)
+def take_over_and_leave(world: World) -> None:
+    """Have a start that was never entered be taken over, left by a stop, and be found again."""
     world.machine.behaviours["a"] = Behaviour(lasts=(20 * MINUTE,), leaves=(40 * MINUTE,))
     world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
     world.crash_at, world.crash_in = "after a start", 1
@@ -177,6 +175,13 @@ def test_what_was_taken_over_and_then_left_is_not_run_again(machine_with: Machin
     world.kill_daemon()
     world.pass_time(25 * MINUTE)
     world.boot_daemon()
+
+
+def test_what_was_taken_over_and_then_left_is_not_run_again(machine_with: MachineWith) -> None:
+    """P3: its start was never entered, and what it has left behind is all that is found of it."""
+    job = replace(JOB, on_stop=OnStop.LEAVE, on_crash=OnCrash.RERUN)
+    world = machine_with(job)
+    take_over_and_leave(world)
     world.pass_time(50 * MINUTE)
     (run,) = [run for run in rows(world) if run.attempts and run.due.hour == 23]
     assert [str(attempt.outcome) for attempt in run.attempts] == ["lost"]
@@ -186,16 +191,7 @@ def test_what_was_taken_over_and_then_left_may_take_too_long(machine_with: Machi
     """P1, P6: what is found may be the command, so its timeout holds, and it is tried again."""
     job = replace(JOB, on_stop=OnStop.LEAVE, timeout=30 * MINUTE)
     world = machine_with(replace(job, retry=Retry(attempts=2, delay=5 * MINUTE)))
-    world.machine.behaviours["a"] = Behaviour(lasts=(20 * MINUTE,), leaves=(40 * MINUTE,))
-    world.pass_time(HOUR - SECOND - world.clock.now().minute * MINUTE)
-    world.crash_at, world.crash_in = "after a start", 1
-    world.pass_time(2 * SECOND)
-    world.boot_daemon()
-    world.pass_time(MINUTE)
-    stop(world)
-    world.kill_daemon()
-    world.pass_time(25 * MINUTE)
-    world.boot_daemon()
+    take_over_and_leave(world)
     world.pass_time(15 * MINUTE)
     (run,) = rows(world)
     assert [str(attempt.outcome) for attempt in run.attempts] == ["timed_out", "None"]
