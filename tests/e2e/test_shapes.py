@@ -17,6 +17,7 @@ from tests.support.daemon import (
     Daemon,
     assert_accounted,
     job_text,
+    kill_session,
     may_run,
     processes_with,
 )
@@ -151,7 +152,7 @@ def test_washed_command_across_a_crash(daemon: Daemon, mark: str, shape: str) ->
 def test_job_that_kills_the_daemon(daemon: Daemon, mark: str) -> None:
     """A run that takes the daemon down is not run again for ever, though it may be rerun (P3)."""
     kill = 'kill -KILL $(cut -d " " -f 4 /proc/$$/stat)'
-    command = f'sh "$STAMP" begin; {kill}; sleep {mark}'
+    command = f'sh "$STAMP" begin $$; {kill}; sleep {mark}'
     keys = ('startup = "boot"', 'on_crash = "rerun"')
     daemon.write(job_text("poison", command, *keys) + TICK)
     for _ in range(20):
@@ -159,8 +160,7 @@ def test_job_that_kills_the_daemon(daemon: Daemon, mark: str) -> None:
         if daemon.log.wait_or_end("run lost", job="poison") is not None:
             break
         assert daemon.wait_exit() == -signal.SIGKILL
-        for stamp in processes_with(f"sleep\0{mark}"):
-            os.kill(stamp, signal.SIGKILL)
+        kill_session(daemon.stamps("poison")[-1].pid)
     else:
         pytest.fail("it was run again and again")
     daemon.log.wait("run succeeded", job="tick")
