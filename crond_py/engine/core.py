@@ -138,6 +138,7 @@ class Core:
             self._admitter,
             self._stopper,
         )
+        self._tasks.read_lanes()
         with self._chains.collecting():
             recoverer.recover(open_runs, self._ledger, cursors)
             now, gap = self._parts.timekeeper.now(), self._ledger.gap
@@ -375,6 +376,7 @@ class Core:
         for item in event.items:
             lanes += isinstance(item, events.TasksDue)
             if lanes > MOST_LANES and isinstance(item, events.TasksDue):
+                self._tasks.put_off(item.lane)
                 others.append(item)
                 continue
             if not event.is_after_ends and self._needs_ends(item, fired_at):
@@ -448,8 +450,8 @@ class Core:
         if step is not None:
             if step > timedelta(0):
                 self._retention.clock_was_set(self._parts.timekeeper.reading())
+            self._tasks.clock_changed(step)  # first: its pools give no slot before all are told
             self._agenda.clock_changed(step, self._register.states)
-            self._tasks.clock_changed(step)
             self._chains.look_again()
 
     def _concluded(self, conclusion: Conclusion) -> None:

@@ -2,10 +2,13 @@
 
 A lane is hungry when something of it is due that may be taken up. Lanes of one pool and priority
 share a shelf: on it, those go first of which no run waits in memory yet, as many groups are to
-stand in line; then those that were fed least since they are hungry; then the first due. However
-many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no room for
-stays in the ledger, and is taken up as there is room: as each priority has a shelf, each has
-somebody who stands in line.
+stand in line; then those whose turn is first. A lane's turn is when its first task is due, and with
+each time that it is fed it is a second later, by its group's weight, but no more than ``MOST_LATE``
+after now: so neither do those that have much keep out who comes later, nor ever new ones those.
+
+However many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no
+room for stays in the ledger, and is taken up as there is room: as each priority has a shelf, each
+has somebody who stands in line.
 
 Not responsible for taking tasks up, nor for timers (``tasks``).
 """
@@ -13,17 +16,25 @@ Not responsible for taking tasks up, nor for timers (``tasks``).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
+from crond_py.clock import to_ns
 from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import LaneState
+from crond_py.engine.pools import AS_LONG
 
 MANY = 8
 """So many times what one lane may have waits of all lanes of a shelf: more are not taken up then.
 
 Twice as much is, of lanes of which nothing waits.
 """
+
+FED_NS = 1_000_000_000
+"""By how much each time that it is fed puts off the turn of a lane, for its group's weight."""
+
+MOST_LATE_NS = 10 * FED_NS
+"""How long after now the turn of a lane comes at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,14 +52,14 @@ class Shelf:
     full_ns: int = 0
     last_full_ns: int = 0
     hungry: dict[LaneState, int] = field(default_factory=dict)
-    heap: list[tuple[bool, int, int, int, LaneState]] = field(default_factory=list)
+    heap: list[tuple[bool, int, int, LaneState]] = field(default_factory=list)
 
     @property
     def first(self) -> LaneState | None:
         """The lane that is to be taken up next, whether there is room for it or not."""
-        while self.heap and self.hungry.get(self.heap[0][4]) != self.heap[0][3]:
+        while self.heap and self.hungry.get(self.heap[0][3]) != self.heap[0][2]:
             heapq.heappop(self.heap)
-        return self.heap[0][4] if self.heap else None
+        return self.heap[0][3] if self.heap else None
 
     def room(self, lane: LaneState) -> int:
         """Return how many more runs of a lane may wait."""
@@ -67,10 +78,11 @@ class Shelf:
     def next_of_none(self) -> LaneState | None:
         """The lane that is to be taken up before anybody gets a slot who does not go before it.
 
-        None: each has a run that waits, or so many have as are taken up at a time.
+        None: each has a run that waits, or so many have as are taken up at a time. Nobody waits for
+        one of which no run came as it was fed last: there may be many that only get rows.
         """
         lane = self.next_lane
-        if lane is None or lane.waiting or self.standing >= lane.most_waiting:
+        if lane is None or lane.comes_second or self.standing >= lane.most_waiting:
             return None
         return lane
 
@@ -117,20 +129,25 @@ class Hunger:
 
     def add(self, lane: LaneState, due_ns: int, now_ns: int) -> None:
         """Have a lane be hungry, of which the first is due then on the monotonic clock."""
-        lane.due_ns = due_ns
         shelf = self.shelf(lane)
         if lane not in shelf.hungry:
-            lane.fed, lane.hungry_ns = 0, now_ns
+            lane.hungry_ns, lane.is_barren = now_ns, False
+        lane.turn_ns = max(due_ns, min(lane.turn_ns, now_ns + MOST_LATE_NS))
         self._enter(shelf, lane)
 
     def _enter(self, shelf: Shelf, lane: LaneState) -> None:
         self._count += 1
         shelf.hungry[lane] = self._count
-        entry = (lane.waiting > 0, lane.fed, lane.due_ns, self._count, lane)
+        entry = (lane.comes_second, lane.turn_ns, self._count, lane)
         heapq.heappush(shelf.heap, entry)
         if len(shelf.heap) > 64 + 2 * len(shelf.hungry):
-            shelf.heap = [each for each in shelf.heap if shelf.hungry.get(each[4]) == each[3]]
+            shelf.heap = [each for each in shelf.heap if shelf.hungry.get(each[3]) == each[2]]
             heapq.heapify(shelf.heap)
+
+    def note_fed(self, lane: LaneState, weight: float, *, is_barren: bool) -> None:
+        """Note that a lane was fed; ``is_barren``: no run came of what was due of it."""
+        lane.turn_ns += int(FED_NS / weight)
+        lane.is_barren = is_barren
 
     def drop(self, lane: LaneState) -> None:
         """Have a lane be hungry no more."""
@@ -158,3 +175,13 @@ class Hunger:
         del shelves[shelf.priority]
         if not shelves:
             del self._pools[shelf.pool]
+
+
+def longest_due(shelves: Sequence[Shelf]) -> Shelf:
+    """Return the shelf of hungry lanes whose turn is first; of equals that of the lowest priority.
+
+    Those are equal whose turns are no farther apart than ``AS_LONG``. There is one at least.
+    """
+    turns = {shelf: lane.turn_ns for shelf in shelves if (lane := shelf.first) is not None}
+    until_ns = min(turns.values()) + to_ns(AS_LONG)
+    return min((shelf for shelf in turns if turns[shelf] <= until_ns), key=lambda s: s.priority)

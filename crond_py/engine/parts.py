@@ -154,8 +154,8 @@ class Register:
     there is no such job any more. ``on_retry`` is told of a run that waits for its retry from now
     on, and until when on the monotonic clock; ``park_left`` says of a run that an earlier daemon
     has left whether it goes on waiting for that in the ledger alone.
-    ``bring`` has those stand in line that go before all who wait for a pool's free slot; False:
-    nobody is to have it yet.
+    ``bring`` has those stand in line that go before all who wait for a pool's free slot, or before
+    a run of some priority that comes; False: nobody is to have it yet.
     """
 
     shares: Shares
@@ -169,7 +169,7 @@ class Register:
     output_trouble: str = ""
     on_idle: Callable[[JobState, datetime], None] = lambda _state, _at: None
     enter_task: Callable[[Run], str] = lambda _run: NOT_THERE
-    bring: Callable[[Slots], bool] = lambda _slots: True
+    bring: Callable[[Slots, int | None], bool] = lambda _slots, _priority: True
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
     on_retry: Callable[[ActiveRun, int], None] = lambda _active, _deadline_ns: None
     park_left: Callable[[Run], bool] = lambda _run: False

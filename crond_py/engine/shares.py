@@ -132,6 +132,10 @@ class Shares:
         """Return how many slots the group of a job may have; None: any number."""
         return self._group(_name(job)).max_running
 
+    def weight(self, group: str) -> float:
+        """Return the weight of a group of a crontab; 1 for one that is not there."""
+        return self._groups[group].weight if group in self._groups else 1.0
+
     def of(self, job: Job) -> Share:
         """Return the share that a job's runs count to."""
         name = _name(job)

@@ -90,6 +90,7 @@ class Starter:
         """Begin the next attempt if there is a slot, else wait for one; not yet written."""
         slots = self._register.slots(active.job)
         must_wait = self._register.is_stopping or slots.is_held
+        must_wait = must_wait or not self._register.bring(slots, active.job.priority)
         if must_wait or not slots.is_free_for(active.job):
             active.stage = Stage.SLOT
             active.set_in_line(True)
@@ -304,7 +305,7 @@ class Starter:
 
     def fill(self, slots: Slots) -> None:
         """Give free slots to the runs that wait for one."""
-        while not self._register.is_stopping and self._register.bring(slots):
+        while not self._register.is_stopping and self._register.bring(slots, None):
             active = slots.next_waiting()
             if active is None:
                 return

@@ -27,11 +27,11 @@ from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import FeedDue, TasksDue
-from crond_py.engine.feeding import Hunger
+from crond_py.engine.feeding import Hunger, Shelf, longest_due
 from crond_py.engine.lanes import FirstDues, Hindered, Hindrance, LaneState
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import AGAIN, Parts, Register
-from crond_py.engine.pools import Slots
+from crond_py.engine.pools import LONGEST_WAITING_EVERY, Slots
 from crond_py.engine.presence import Presence
 from crond_py.engine.records import NOT_THERE, ActiveRun, JobState, Stage
 from crond_py.engine.status import Crowd, seen
@@ -50,6 +50,9 @@ COUNTED = 4_000
 Nothing is started meanwhile.
 """
 
+MOST_UNWRITTEN = 4
+"""So many times what is taken up in a batch may wait to be written: then no more is taken up."""
+
 LANES_COUNTED = 100
 """Of how many lanes, those that have most; of the others only the first task is known to wait."""
 
@@ -63,7 +66,10 @@ class Tasks:
     pools that give no slot until those stand in line that come together, or go first. ``stale``:
     the first task may be another one; ``unread``: it is not known which are due. ``has_come``:
     timers have fired since lanes were fed; ``has_fed``: some was taken up in this batch.
-    ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know yet.
+    ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know yet;
+    ``is_blocked``: so many that no more are taken up. ``put_off`` are lanes whose timers have fired
+    and are dealt with in the next batch. ``is_over``: lanes were fed with this batch, so those that
+    get hungry from now on want another one.
     """
 
     def __init__(
@@ -88,8 +94,11 @@ class Tasks:
         self._hunger = Hunger()
         self._stale: dict[LaneState, None] = {}
         self._held: dict[Slots, None] = {}
+        self._put_off: dict[LaneState, None] = {}
         self._left = 0
+        self._is_blocked = self._is_feeding = self._is_over = False
         self._turn = 0
+        self._is_begun = True
         self._has_come = False
         self._is_to_go_on = False
         self._fill: Callable[[Slots], None] = lambda _slots: None
@@ -105,8 +114,14 @@ class Tasks:
         """Take what a crontab says of tasks; what runs or waits keeps what it has."""
         self._uptake.set_crontab(crontab)
         self._pools = frozenset(crontab.pools)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Take up, with this batch, what of all lanes is due as things stand now."""
         for lane in self._lanes.values():
-            self.arm(lane)
+            self.arm(lane, at_once=True)
+        for pool in self._hunger.pools:  # they come together
+            self._hold_pool(pool)
 
     @property
     def keep_for(self) -> timedelta | None:
@@ -138,20 +153,35 @@ class Tasks:
         task_id = task_id_of(name)
         return None if task_id is None else self._ledger.task(task_id)
 
-    def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
-        """Wait for the tasks that are stored; ``stored`` is the cursor of them all."""
-        self._attendance.begin(stored, now, gap, self._ledger.last_task_id)
+    def read_lanes(self) -> None:
+        """Read of which lanes tasks are stored. Raises LedgerError.
+
+        Their pools give no slot until ``begin``: what is due of them goes by priority and share
+        with what an earlier daemon has left, and with what jobs have missed.
+        """
+        self._is_begun = False
         for lane, stock in self._ledger.lanes().items():
             state = self.lane(lane)
             state.open = stock.open
             self._first_dues.set(state, stock.first_due)
+            self._hold_pool(lane.pool)
+
+    def begin(self, stored: Cursor | None, now: datetime, gap: Gap | None) -> None:
+        """Take up what is due of the lanes that were read, and wait for the rest.
+
+        ``stored`` is the cursor of all tasks.
+        """
+        self._attendance.begin(stored, now, gap, self._ledger.last_task_id)
         for job in self._register.tasks.values():
             for active in [*job.active, *job.queued]:
                 self.watch(self._lane_of(active), active)
         for each in list(self._lanes.values()):
             self._note_left(each, now)
-            self.arm(each)
+            self.arm(each, at_once=True)
             self.let_go(each)
+        self._is_begun = True
+        self.begin_batch()
+        self.feed()
 
     def _note_left(self, lane: LaneState, now: datetime) -> None:
         """Note where an earlier daemon has left something of a lane that was due.
@@ -184,8 +214,7 @@ class Tasks:
     def clock_changed(self, step: timedelta) -> None:
         """Derive every deadline again after the wall clock was set by ``step``."""
         self._attendance.clock_set(step, self._parts.timekeeper.now())
-        for lane in self._lanes.values():
-            self.arm(lane)
+        self._look_again()
 
     # --- requests -------------------------------------------------------------------------
 
@@ -331,6 +360,7 @@ class Tasks:
 
     def due(self, lane: LaneState, fired_at: datetime) -> None:
         """Take up tasks of a lane whose timer fired at wall-clock instant ``fired_at``."""
+        self._put_off.pop(lane, None)
         if self._lanes.get(lane.lane) is not lane:
             return  # it was let go of since, and what has come to its lane has another timer
         if not self._register.is_stopping:
@@ -340,11 +370,24 @@ class Tasks:
         self._disarm(lane)
 
     def _starve(self, lane: LaneState) -> None:
-        """Have a lane be hungry: something of it is due."""
+        """Have a lane be hungry, as something of it is due."""
         first_ns = self._first_ns(lane)
-        if first_ns is not None:
-            self._hunger.add(lane, first_ns, self._parts.timekeeper.reading())
-            self._presence.keep_back(lane)  # there may be no room for long
+        if first_ns is None:
+            self._note_read(lane)  # there is nothing that could be
+            self.let_go(lane)
+            return
+        if self._is_over:
+            self._go_on()
+        self._hunger.add(lane, first_ns, self._parts.timekeeper.reading())
+        self._presence.keep_back(lane)  # there may be no room for long
+
+    def put_off(self, lane: LaneState) -> None:
+        """Note that a timer has fired which is to be dealt with in the next batch, as ``due``.
+
+        Nobody gets a slot of its pool until then.
+        """
+        self._put_off[lane] = None
+        self._hold_pool(lane.lane.pool)
 
     def note_late(self, lane: LaneState, fired_at: datetime) -> None:
         """Note that a timer fired late which is to be dealt with later, as ``due``."""
@@ -361,8 +404,14 @@ class Tasks:
         self._fill = fill
 
     def begin_batch(self) -> None:
-        """Note that a batch of events begins; so many tasks are taken up in it at most."""
-        self._left = self._parts.most_waiting
+        """Note that a batch of events begins; so many tasks are taken up in it at most.
+
+        None are while the ledger does not take what it is handed.
+        """
+        self._is_over = False
+        most = self._parts.most_waiting
+        self._is_blocked = len(self._unwritten) >= MOST_UNWRITTEN * most
+        self._left = 0 if self._is_blocked else most
 
     def goes_on(self) -> None:
         """Note that what has come meanwhile is dealt with, and it is time to go on."""
@@ -375,7 +424,7 @@ class Tasks:
 
     def feed(self) -> None:
         """Take up what is due and may wait in memory, as much as is for one batch."""
-        self._has_come = False
+        self._has_come, self._is_over = False, True
         if self._register.is_stopping:
             return
         for lane in list(self._stale):
@@ -387,32 +436,55 @@ class Tasks:
             pools = [*pools[self._turn :], *pools[: self._turn]]
         for number, pool in enumerate(pools):
             self._feed_pool(pool, self._left // (len(pools) - number))
-        for slots in list(self._held):
+        put_off = {lane.lane.pool for lane in self._put_off}
+        for slots in [each for each in self._held if each.pool.name not in put_off]:
             self._let_have(slots)
         if self._has_fed:
             self._has_fed = False
             self._attend()
         is_more = any(shelf.next_lane for pool in pools for shelf in self._hunger.shelves(pool))
-        if (is_more or self._held) and not self._is_to_go_on:
+        if (is_more or self._held) and not self._is_blocked:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Have another batch take up more."""
+        if not self._is_to_go_on:
             self._is_to_go_on = True
             self._parts.timers.call_at(self._parts.timekeeper.reading(), FeedDue())
 
     def _feed_pool(self, pool: str, most: int) -> None:
-        """Take up tasks of a pool's lanes, the higher priority first."""
+        """Take up tasks of a pool's lanes, the higher priority first.
+
+        A tenth is for the priority of which the first has been due longest, as with slots.
+        """
         slots = self._register.pools.get(pool)
         shelves = list(self._hunger.shelves(pool))
+        if not shelves:
+            return
         if slots is not None and sum(len(shelf.hungry) for shelf in shelves) > 1:
             self._hold(slots)  # they come together
         least = self._left - most
+        longest = longest_due(shelves)
+        kept = 0 if longest is shelves[0] or most <= 1 else max(1, most // LONGEST_WAITING_EVERY)
         for shelf in shelves:
-            number = len(shelf.hungry)
-            while self._left > least and (lane := shelf.next_lane) is not None:
-                self._feed_or_wait(lane, min(self._left - least, max(1, most // number)))
-            shelf.note_if_full(self._parts.timekeeper.reading())
+            self._feed_shelf(shelf, least + kept)
             if shelf.next_lane is not None:
                 break
+        self._feed_shelf(longest, least)
         if slots is not None and self._left <= 0 and any(self._hunger.shelves(pool)):
             self._hold(slots)
+
+    def _feed_shelf(self, shelf: Shelf, least: int) -> None:
+        """Take up tasks of a shelf's lanes, as long as more than ``least`` may be."""
+        most = self._left - least
+        number = len(shelf.hungry)
+        while self._left > least and (lane := shelf.next_lane) is not None:
+            self._feed_or_wait(lane, min(self._left - least, max(1, most // number)))
+        shelf.note_if_full(self._parts.timekeeper.reading())
+
+    def _hold_pool(self, name: str) -> None:
+        if name in self._register.pools:
+            self._hold(self._register.pools[name])
 
     def _hold(self, slots: Slots) -> None:
         """Let nobody have a slot before those stand in line that come together."""
@@ -426,16 +498,21 @@ class Tasks:
         del self._held[slots]
         self._fill(slots)
 
-    def bring(self, slots: Slots) -> bool:
+    def bring(self, slots: Slots, priority: int | None) -> bool:
         """Take up what goes before all that wait for a slot which is free.
 
-        False: some of it is left to the next batch, and nobody gets the slot until then.
+        With a ``priority``, of a run that comes: what may go before that. False: some of it is left
+        to the next batch, and nobody gets the slot until then.
         """
         pool = slots.pool.name
         if not slots.has_room or slots.pool.workers is None:
             return True
+        if self._is_feeding:
+            return True
+        if not self._is_begun and slots in self._held:
+            return False
         for shelf in list(self._hunger.shelves(pool)):
-            if shelf.next_of_none is None:
+            if shelf.next_of_none is None or (priority is not None and shelf.priority < priority):
                 continue
             if slots.has_higher_than(shelf.priority):
                 return True
@@ -450,7 +527,7 @@ class Tasks:
 
     def _feed_or_wait(self, lane: LaneState, most: int) -> None:
         """Take up some tasks of a lane; where that fails, do it again in a while."""
-        self._has_fed = True
+        self._has_fed = self._is_feeding = True
         try:
             self._feed(lane, most)
         except LedgerError as error:
@@ -460,6 +537,8 @@ class Tasks:
                 where = fields(pool=lane.lane.pool, group=lane.lane.group)
                 log.exception("tasks not taken up", extra=where)
             self._feed_again(lane, INTERNAL_FAULT)
+        finally:
+            self._is_feeding = False
 
     def _feed_again(self, lane: LaneState, why: str) -> None:
         """Try again in a while to take up what of a lane is due."""
@@ -501,20 +580,21 @@ class Tasks:
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
         left = next((n for n, task in enumerate(found) if n == room or task.due > until), None)
         self._left -= max(1, len(found[:left]))
-        for task in found[:left]:
-            self._take_up(lane, task, now)
+        begun += sum(self._take_up(lane, task, now) for task in found[:left])
         self._first_dues.set(lane, None if left is None else found[left].due)
         self._note_read(lane)
-        fed = lane.fed + 1
+        weight = self._register.shares.weight(lane.lane.group)
+        self._hunger.note_fed(lane, weight, is_barren=not begun)
         self.arm(lane, at_once=True)
-        lane.fed = fed
         self.let_go(lane)
 
-    def _take_up(self, lane: LaneState, task: Task, now: datetime) -> None:
+    def _take_up(self, lane: LaneState, task: Task, now: datetime) -> int:
+        """Take up what of a task is due, and return how many runs came of it."""
         runs, next_due = self._uptake.take_up(task, now, lane.hindered)
         for active in runs:
             self.watch(lane, active)
         self._move_on(lane, task, next_due)
+        return len(runs)
 
     def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
         """Have a task be due then, or end it, with the claim that was just handed in."""
@@ -535,11 +615,13 @@ class Tasks:
         if self._unwritten.get(task.id) is not task:
             return
         del self._unwritten[task.id]
+        if self._is_blocked:
+            self._go_on()
         if task.ended_at is None:
             lane = self.lane(task.lane)
             if self._first_dues.note(lane, task.due):
                 lane.hindered = lane.hindered or hindered
-                self.arm(lane)
+                self.arm(lane, at_once=True)
 
     def watch(self, lane: LaneState, active: ActiveRun) -> None:
         """Count a run of a lane for as long as it waits for a slot, now or later."""
@@ -579,6 +661,7 @@ class Tasks:
             self._unread.pop(lane, None)
             self._hunger.drop(lane)
             self._stale.pop(lane, None)
+            self._put_off.pop(lane, None)
             self._lanes.pop(lane.lane, None)
 
     def arm(self, lane: LaneState, *, at_once: bool = False) -> None:
@@ -590,6 +673,8 @@ class Tasks:
         first_ns = self._first_ns(lane)
         if lane.first_due is None or self._register.is_stopping:
             lane.hindered = ()
+        if first_ns is None:
+            self._note_read(lane)
         if first_ns is None or self._register.is_stopping:
             self._hunger.drop(lane)
             self._presence.let_go(lane)

@@ -32,6 +32,8 @@ JOIN_ACTIONS: dict[Action, int] = {}
 """What is done only where jobs that are due together are waited for."""
 BACKLOG_ACTIONS: dict[Action, int] = {}
 """What is done only where more tasks come than there are slots for."""
+WIDE_ACTIONS: dict[Action, int] = {}
+"""What is done only where a pool has many slots."""
 
 MOST_JOBS = 7
 
@@ -64,6 +66,8 @@ def step(world: World) -> None:
         actions = actions | JOIN_ACTIONS
     if world.has_backlog:
         actions = actions | BACKLOG_ACTIONS
+    if world.is_wide:
+        actions = actions | WIDE_ACTIONS
     chosen = world.random.choices(list(actions), list(actions.values()))[0]
     chosen(world)
     if world.daemon is None and world.random.random() < 0.8:
@@ -89,7 +93,7 @@ REMOVES_POOLS = 3
 def wind_down(world: World) -> None:
     """Let no job be due any more, and give everything that waits its time."""
     world.story.tell("from here on no job is due")
-    world.pools = {"default": None, "small": 2, "tiny": 1}
+    world.pools = dict(world.sizes)
     for job in list(world.jobs.values()):
         world.set_job(replace(job, enabled=False))
     world.reload()

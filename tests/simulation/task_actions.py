@@ -9,12 +9,13 @@ from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.model import Exit, Lane, Missed, Retry, Scale
 from crond_py.ports import NewTask, TaskQuery
 from tests.simulation import requests
-from tests.simulation.actions import BACKLOG_ACTIONS, action
+from tests.simulation.actions import BACKLOG_ACTIONS, WIDE_ACTIONS, action
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import POOLS, SECOND, random_behaviour, random_job
 from tests.simulation.world import World
 
 _GROUPS = ("few", "many", "alice")
+_MORE_GROUPS = (*_GROUPS, "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
 _OFTEN_FAILED = (Exit(code=1), Exit(code=1), Exit(code=0))
 _LONG_RETRIES = (Retry(3, 12 * SECOND, 2.0, 30 * SECOND), Retry(2, 70 * SECOND, 1.0, 90 * SECOND))
 
@@ -106,3 +107,33 @@ def fall_behind(world: World) -> None:
     if world.daemon is not None and pick((True, True, False)):
         world.kill_daemon()
         world.pass_time(pick((0, 1, 7)) * SECOND)
+
+
+@action(9, WIDE_ACTIONS)
+def flood(world: World) -> None:
+    """Hand in tasks of many groups and priorities, most of them for one instant."""
+    if world.daemon is None:
+        return
+    pick, now = world.random.choice, world.clock.now()
+    definition = world.tasks.define(Job("task", StartupTrigger(), "job"))
+    rows = [
+        NewTask(
+            Lane("small", pick((0, 0, 5)), pick(_MORE_GROUPS), pick(tuple(Scale))),
+            now + pick((1, 1, 1, 4)) * SECOND,
+            definition,
+            "somebody",
+            None,
+            None,
+        )
+        for _ in range(pick((6, 10)))
+    ]
+    each = pick((1, 3, 12))
+    if world.ledger.failing is None:
+        number = 1 + max(world.tasks.handed_in, default=0)
+        for task in range(number, number + each * len(rows)):
+            lasts = (pick((SECOND, 3 * SECOND, 8 * SECOND)),)
+            world.machine.behaviours[f"task:{task}"] = Behaviour(lasts=lasts)
+    requests.submit(world, rows * each)
+    world.pass_time(pick((0, 2, 9, 30)) * SECOND)
+    if world.daemon is not None and pick((True, False, False, False)):
+        world.kill_daemon()

@@ -570,6 +570,9 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "nothing is looked at after a reload": (Chains, "look_again", nothing, "P1"),
     "open cycles are not carried over a reload": (Chains, "_carry_over_all", always(True), "P1"),
     "what is no part of a cycle has succeeded": (by_hand, "newest_run", take_for_success, "P1"),
+    # what lies in the ledger and is due
+    "nobody is brought in line": (Tasks, "bring", always(True), "P4"),
+    "slots are given before all are told": (Tasks, "_hold_pool", nothing, "P4"),
     # what is kept
     "runs stay in the register": (Attempts, "retire", keep_in_register, "P1 P4"),
     "timers stay on the heap": (Parts, "drop_timer", pile_up, "P1 P4 P6"),

@@ -45,6 +45,8 @@ CROWDS = 1
 """One of eight histories has a crowd of jobs in small pools."""
 BACKLOGS = 3
 """Of the histories that leave the clock alone, one of eight has tasks that wait in the ledger."""
+WIDE = 6
+"""One of eight histories has a pool of many slots, and tasks of many groups for it."""
 SEEDS = 500
 EVERYWHERE = 150  # of these
 LONG_SEEDS = 20_000
@@ -107,6 +109,8 @@ def play(seed: int, *, may_step_clock: bool | None = None) -> World:
         if seed // 8 % 8 == CROWDS:
             world.add_crowd()
         world.has_backlog = seed // 8 % 8 == BACKLOGS and not world.may_step_clock
+        if seed // 8 % 8 == WIDE:
+            world.widen()
         world.boot_daemon()
         inspector.look()
         for _ in range(STEPS):

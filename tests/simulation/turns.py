@@ -32,6 +32,7 @@ from crond_py.crontab.model import Group, Job
 from crond_py.engine.core import Core
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Stage
+from tests.simulation.stored import Stock
 from tests.simulation.story import Broken
 from tests.simulation.world import GROUPS, World
 
@@ -160,14 +161,12 @@ class Line:
     def give(self, name: GroupName) -> None:
         """Let it be a group's turn: all that have used less are known not to be there.
 
-        That does not hold where it may have been its turn as it was passed; then it is level.
+        That does not hold where it may have been its turn as it was passed; then it may be level.
         """
         mine = self.places[name]
         others = [each for key, each in self.places.items() if key != name and each.is_there]
         least_s = min([mine.least_s, *(each.least_s for each in others)])
-        if mine.passed_s < MOST_PASSED * (mine.least_s - least_s):
-            least_s = mine.least_s
-        mine.least_s = least_s
+        mine.least_s = least_s = max(least_s, mine.least_s - mine.passed_s / MOST_PASSED)
         for place in self.places.values():
             if place.most_s < least_s:
                 place.may_be_there = False
@@ -338,8 +337,11 @@ class Turns:
         def watched_next_waiting() -> ActiveRun | None:
             see(lambda: None)
             choice = Choice(pool)
+            in_line = [each.run for each in pool.waiting.values() if each.is_valid]
+            may_go = [each.run for each in choice.may_go()]
+            stock = Stock(self._world, pool.name, in_line, may_go)
             run = next_waiting()
-            see_choice(choice, run)
+            see_choice(choice, stock, run)
             return run
 
         slots.wait = watched_wait  # type: ignore[method-assign]
@@ -375,8 +377,8 @@ class Turns:
             said = "gets a slot" if answer else "waits for a slot"
             self._breach(f"it {said} of {pool.name}, of which {why}", job.name)
 
-    def _see_choice(self, choice: Choice, run: ActiveRun | None) -> None:
-        """P4: a free slot goes to whose turn it is."""
+    def _see_choice(self, choice: Choice, stock: Stock, run: ActiveRun | None) -> None:
+        """P4: a free slot goes to whose turn it is, also of those that wait in the ledger."""
         pool = choice.pool
         if run is None:
             if choice.has_room and not choice.lines:
@@ -387,6 +389,10 @@ class Turns:
         pool.given += 1
         for text in choice.wrong_with(run):
             self._breach(f"it is given a slot of {pool.name}, {text}", run.run.job, run.run.id)
+        if not choice.is_by_age:
+            for stored in stock.passed_over(run, lambda group: pool.is_full(("group", group))):
+                text = f"it is given a slot of {pool.name} before {stored}, which is not in line"
+                self._breach(text, run.run.job, run.run.id)
         self._world.turns.update(choice.shows())
 
     def _breach(self, text: str, job: str | None = None, run: int | None = None) -> None:
@@ -405,7 +411,7 @@ class Choice:
             for priority, line in pool.lines.items()
             for name, place in line.places.items()
         }
-        self._is_by_age = (pool.given + 1) % AGEING == 0
+        self.is_by_age = (pool.given + 1) % AGEING == 0
 
     def wrong_with_none(self) -> Iterator[str]:
         """Yield what is wrong with a slot that nobody gets."""
@@ -438,12 +444,13 @@ class Choice:
 
     def _priorities(self) -> set[int]:
         """Return which priority's turn it may be."""
-        if not self._is_by_age:
+        if not self.is_by_age:
             return {max(self.lines)}
-        until_ns = min(each.since_ns for each in self._each()) + AS_LONG_NS
-        return {min(each.priority for each in self._each() if each.since_ns <= until_ns)}
+        until_ns = min(each.since_ns for each in self.may_go()) + AS_LONG_NS
+        return {min(each.priority for each in self.may_go() if each.since_ns <= until_ns)}
 
-    def _each(self) -> Iterator[Waiting]:
+    def may_go(self) -> Iterator[Waiting]:
+        """Yield who waits and may go."""
         for groups in self.lines.values():
             for runs in groups.values():
                 yield from runs

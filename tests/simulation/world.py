@@ -71,6 +71,8 @@ from tests.simulation.tasks import MOST_WAITING, TaskBook
 T = TypeVar("T")
 
 POOL_SIZES = {"default": None, "small": 2, "tiny": 1}
+WIDE = 12
+"""How many slots the pool ``small`` has where it is wide: more than wait of a lane in memory."""
 CROWD = 6
 _OFTEN = ("*/10 * * * * *", "* * * * *", "*/2 * * * *")
 GROUPS = {"few": Group("few", max_running=2), "many": Group("many", 3.0)}
@@ -140,9 +142,9 @@ class Requests:
 class World:
     """A machine, a crontab, a ledger and at most one daemon.
 
-    ``jobs`` and ``pools`` are what the file says; ``in_force`` and ``pools_in_force`` what a daemon
-    has taken last, 0 for a pool that is not there, and ``pool_sizes`` what a run may have been let
-    in by that has not started yet.
+    ``jobs`` and ``pools`` are what the file says, and ``sizes`` what it says at first; ``in_force``
+    and ``pools_in_force`` what a daemon has taken last, 0 for a pool that is not there, and
+    ``pool_sizes`` what a run may have been let in by that has not started yet.
     ``parked`` are jobs that were taken out of the file. ``steps`` are those of the clock since the
     last look at the accounts: when (monotonic), how far, and whether a daemon saw it and lived on.
     ``takes`` is how long whatever is done to the daemon takes: two things never happen at one
@@ -172,6 +174,7 @@ class World:
     machine: Machine = field(init=False)
     ledger: MemoryLedger = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
+    sizes: dict[str, int | None] = field(default_factory=lambda: dict(POOL_SIZES))
     pools: dict[str, int | None] = field(default_factory=lambda: dict(POOL_SIZES))
     pools_in_force: dict[str, int | None] = field(default_factory=dict)
     pool_sizes: dict[str, set[int | None]] = field(default_factory=dict)
@@ -191,6 +194,7 @@ class World:
     steps: list[tuple[int, timedelta, bool]] = field(default_factory=list)
     has_join: bool = False
     has_backlog: bool = False
+    is_wide: bool = False
     trouble_until_ns: int = 0
     awake_ns: int = 0
     is_frozen: bool = False
@@ -274,6 +278,12 @@ class World:
             self.machine.behaviours[name] = Behaviour(lasts=lasts)
             self.set_job(job)
 
+    def widen(self) -> None:
+        """Have a pool with more slots than tasks of a lane wait in memory."""
+        self.is_wide = True
+        self.sizes = {**POOL_SIZES, "small": WIDE}
+        self.pools = dict(self.sizes)
+
     def _new_job(self, name: str, trigger: Trigger) -> Job:
         self.machine.behaviours[name] = random_behaviour(self.random)
         job = random_job(self.random, name, self.clock.now())
@@ -307,7 +317,7 @@ class World:
         needed = {job.pool for job in self.jobs.values()}
         return {
             name: self.pools.get(name, size if name in needed else 0)
-            for name, size in POOL_SIZES.items()
+            for name, size in self.sizes.items()
         }
 
     def _comes_into_force(self) -> None:

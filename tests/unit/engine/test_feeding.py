@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,10 @@ from crond_py.engine.core import Core
 from crond_py.engine.feeding import MANY
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.pools import LONGEST_WAITING_EVERY
-from crond_py.engine.tasks import Tasks
+from crond_py.engine.tasks import MOST_UNWRITTEN, Tasks
+from crond_py.errors import LedgerError
+from crond_py.model import Lane, Missed, Task
+from tests.simulation.fakes import FakeProcesses
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
@@ -23,6 +27,7 @@ from tests.unit.engine.test_tasks import (
     HOUR,
     PLAIN,
     SECOND,
+    all_rows,
     in_memory,
     lasting,
     new_task,
@@ -187,3 +192,183 @@ def test_timers_of_many_lanes_are_dealt_with_by_turns(
         ["lone", *(f"task:{number}" for number in range(1, 36))]
     )
     assert {tree.started_at for tree in world.machine.trees} == {due}
+
+
+def test_rows_without_a_run_keep_nobody_from_a_free_slot(world: World) -> None:
+    """P4: however many tasks were missed and get their rows, a job of their pool starts in time."""
+    missed = replace(PLAIN, missed=Missed.SKIP)
+    number = 20 * MOST_WAITING
+    submit(world, *[new_task(world, missed, pool="small", in_=5 * SECOND)] * number)
+    world.kill_daemon()
+    world.pass_time(20 * SECOND)
+    trigger = AtTrigger(world.clock.now() + SECOND)
+    world.jobs["lone"] = replace(PLAIN, name="lone", pool="small", trigger=trigger, priority=-1)
+    rows_at_start: list[int] = []
+    begin = FakeProcesses.start
+
+    def start(processes: FakeProcesses, *given: Any, **more: Any) -> None:
+        rows_at_start.append(len(all_rows(world)))
+        begin(processes, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeProcesses, "start", start)
+        patch.setattr(Core, "handle", slowly(world, SECOND / 5))
+        world.boot_daemon()
+        world.pass_time(60 * SECOND)
+    assert outcomes(world, "lone") == ["succeeded"]
+    assert rows_at_start[0] < number // 2
+
+
+def slowly(world: World, takes: timedelta) -> Callable[[Core, Sequence[object]], None]:
+    """Return what handles a batch of the engine and takes so long for that."""
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        handle(core, batch)
+        world.clock.advance(takes)
+
+    return handled
+
+
+@pytest.mark.parametrize("slots", [None, 2000], ids=["without bound", "of many slots"])
+def test_priority_that_is_due_longest_has_its_part(world: World, slots: int | None) -> None:
+    """P4: with slots for all, a task does not wait until all of a higher priority have begun."""
+    world.pools["small"] = slots
+    world.reload()
+    number = 20 * MOST_WAITING
+    submit(world, *[new_task(world, pool="small", priority=5, group="high")] * number)
+    submit(world, new_task(world, pool="small", group="low"))
+    world.pass_time(10 * SECOND)
+    order = order_of_starts(world)
+    assert len(order) == number + 1
+    assert order.index(f"task:{number + 1}") < MOST_WAITING
+
+
+def test_ever_new_groups_keep_none_out_of_memory(world: World) -> None:
+    """P4: a group that has had its turn has another, though more wait than there is room for."""
+    number = 3 * MANY * MOST_WAITING
+    lasting(world, SECOND / 10, numbers=range(1, 20 * number))
+    submit(world, *[new_task(world, pool="tiny", group="alice")] * 3)
+    for group in range(number):
+        submit(world, new_task(world, pool="tiny", group=f"g{group}"))
+    for second in range(number // 10 + 60):
+        for tenth in range(10):
+            in_ = SECOND + tenth * SECOND / 10
+            submit(world, new_task(world, pool="tiny", group=f"n{second}.{tenth}", in_=in_))
+        world.pass_time(SECOND)
+    assert set(order_of_starts(world)) >= {"task:1", "task:2", "task:3"}
+
+
+def test_weights_hold_for_more_groups_than_there_is_room_for(world: World) -> None:
+    """P4: a group of weight 3 gets three times as much as others, however many these are."""
+    number = 3 * MANY * MOST_WAITING
+    lasting(world, SECOND / 100, numbers=range(1, 50 * number))
+    submit(world, *[new_task(world, pool="tiny", group="many")] * 60)
+    submit(world, *[new_task(world, pool="tiny", group="alice")] * 60)
+    for group in range(number):
+        submit(world, *[new_task(world, pool="tiny", group=f"g{group}")] * 20)
+    world.pass_time(number * SECOND / 10)
+    of = Counter(
+        "many" if task <= 60 else "alice"
+        for task in (int(job.removeprefix("task:")) for job in order_of_starts(world))
+        if task <= 120
+    )
+    assert of["many"] / of["alice"] == pytest.approx(3, rel=0.25)
+    assert of["alice"] >= 8
+
+
+def test_ledger_that_takes_no_writes_is_not_asked_for_more(world: World) -> None:
+    """P4: what is due stays in the ledger, which can be read, until it takes writes again."""
+    number = 20 * MOST_WAITING
+    submit(world, *[new_task(world)] * number)
+    world.set_trouble(LedgerError("disk full"))
+    read: list[int] = []
+    tasks_due = world.ledger.tasks_due
+
+    def reading(lane: Lane, **bounds: Any) -> list[Task]:
+        found = tasks_due(lane, **bounds)
+        read.append(len(found))
+        return found
+
+    world.ledger.tasks_due = reading  # type: ignore[method-assign, assignment]
+    world.pass_time(60 * SECOND)
+    assert in_memory(world) <= MOST_UNWRITTEN * MOST_WAITING
+    assert sum(read) < 6 * MOST_UNWRITTEN * MOST_WAITING
+    world.set_trouble(None)
+    world.pass_time(60 * SECOND)
+    assert len(order_of_starts(world)) == number
+
+
+# --- what comes together at a start, a reload or a step of the clock ------------------------------
+
+
+def order_of_starts(world: World, since: int = 0) -> list[str]:
+    """Return of which jobs processes were started, but for the first ones."""
+    return [tree.job for tree in world.machine.trees[since:]]
+
+
+def test_start_gives_slots_by_priority(world: World) -> None:
+    """P4: what came due while nobody was there goes before what was left to wait for a slot."""
+    lasting(world, 5 * SECOND)
+    submit(world, *[new_task(world, pool="tiny", group="low")] * 3)
+    submit(world, new_task(world, pool="tiny", priority=5, group="high", in_=20 * SECOND))
+    world.pass_time(2 * SECOND)
+    world.kill_daemon()
+    world.pass_time(60 * SECOND)
+    world.boot_daemon()
+    world.pass_time(60 * SECOND)
+    assert order_of_starts(world) == ["task:1", "task:4", "task:2", "task:3"]
+
+
+def test_pool_that_is_there_again_gives_slots_by_priority(world: World) -> None:
+    """P4: of what waited for the pool, in memory or in the ledger, the highest goes first."""
+    world.pools["small"] = 1
+    world.reload()
+    lasting(world, 5 * SECOND)
+    submit(world, *[new_task(world, pool="small", group="low")] * 3)
+    world.pass_time(2 * SECOND)
+    del world.pools["small"]
+    world.reload()
+    submit(world, new_task(world, pool="small", priority=5, group="high"))
+    world.pass_time(20 * SECOND)
+    assert order_of_starts(world) == ["task:1"]
+    world.pools["small"] = 1
+    world.reload()
+    world.pass_time(30 * SECOND)
+    assert order_of_starts(world) == ["task:1", "task:4", "task:2", "task:3"]
+
+
+def test_clock_set_forward_gives_slots_by_priority(world: World) -> None:
+    """P4: of a job and a task whose instants were jumped over, the higher priority goes first."""
+    at = AtTrigger(BEGIN + HOUR)
+    world.jobs["low"] = replace(PLAIN, name="low", trigger=at, pool="tiny", timezone="UTC")
+    world.reload()
+    lasting(world, 5 * SECOND)
+    submit(world, new_task(world, pool="tiny", priority=5, group="high", in_=1.5 * HOUR))
+    world.set_clock(3 * HOUR)
+    world.pass_time(30 * SECOND)
+    assert order_of_starts(world) == ["task:1", "low"]
+
+
+@pytest.mark.parametrize("groups", [1, 40], ids=["one", "more than there is time for"])
+def test_batch_without_time_for_it_keeps_no_higher_priority_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """P4: a job has no slot before a task of higher priority, though a crowd takes up a batch."""
+    monkeypatch.setattr("crond_py.engine.core.MOST_LANES", 10)
+    due = BEGIN + 5 * SECOND
+    trigger = AtTrigger(due)
+    world.jobs["low"] = replace(PLAIN, name="low", trigger=trigger, pool="tiny", priority=-5)
+    world.jobs["other"] = replace(PLAIN, name="other", trigger=trigger, priority=5)
+    world.reload()
+    lasting(world, HOUR, numbers=range(1, 2000))
+    until = due - world.clock.now()
+    number = 5 * MOST_WAITING
+    for each in range(number):
+        group = f"g{each % groups}"
+        submit(world, new_task(world, pool="small", priority=9, group=group, in_=until))
+    submit(world, new_task(world, pool="tiny", in_=until))
+    world.pass_time(10 * SECOND)
+    order = order_of_starts(world)
+    assert f"task:{number + 1}" in order
+    assert "low" not in order

@@ -11,6 +11,7 @@ import pytest
 from crond_py.crontab.model import CronTrigger, EveryTrigger, Job, StartupTrigger
 from crond_py.engine.attendance import MOST_ABSENCES, TASKS
 from crond_py.engine.events import Call, TimersFired
+from crond_py.engine.feeding import MANY
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.retention import OFTEN
 from crond_py.engine.tasks import Tasks
@@ -430,6 +431,49 @@ def test_a_ledger_that_was_not_read_is_the_reason_for_what_passed(
     first, *_ = rows(world, "task:1")
     assert first.count == 6
     assert first.reason.startswith("nobody could tell which tasks were due; ")
+
+
+def test_reload_changes_no_reason_for_what_passed(world: World) -> None:
+    """P1: what has waited as too many others did says so, though there was a reload meanwhile."""
+    lasting(world, 100 * SECOND, numbers=range(1, 2))
+    lasting(world, SECOND / 100, numbers=range(2, 1000))
+    crowd = 2 * MANY * MOST_WAITING + 1  # and one that has the slot
+    for number in range(crowd):
+        submit(world, new_task(world, pool="tiny", group=f"g{number}"))
+    world.pass_time(2 * SECOND)
+    submit(world, new_task(world, pool="tiny", group="late", every=10 * SECOND))
+    world.pass_time(97 * SECOND)
+    world.reload()
+    world.pass_time(60 * SECOND)
+    first, run, *_ = rows(world, f"task:{crowd + 1}")
+    assert first.count > 1
+    assert first.reason.startswith("tasks of its group waited for their turn; ")
+    lag = run.attempts[0].lag
+    assert lag is not None
+    assert (lag.dispatch < SECOND, lag.pool > SECOND) == (True, True)
+
+
+def test_trouble_is_over_where_nothing_is_left_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: a task that was cancelled while nobody could tell what is due is no trouble any more."""
+    lasting(world, 20 * SECOND)
+    submit(world, new_task(world, every=HOUR))
+    world.set_trouble(LedgerError("disk full"))
+    world.pass_time(2 * SECOND)
+
+    def unread(_lane: Lane, **_bounds: object) -> list[Task]:
+        raise LedgerError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ledger, "tasks_due", unread)
+        world.ask(lambda core: core.cancel_task(1))
+        world.pass_time(5 * SECOND)
+    world.set_trouble(None)
+    world.pass_time(60 * SECOND)
+    assert world.daemon is not None
+    assert world.daemon.core.status().troubles == ()
+    assert world.daemon.core._tasks._lanes == {}
 
 
 def test_what_an_earlier_daemon_left_is_the_reason_for_what_passed(world: World) -> None:
