@@ -349,7 +349,7 @@ class Attempts:
         slots.release(active)
         yield
         if stake is not None and stake.share.group.max_running is not None:
-            self.starter.fill_all()  # its group may have waited for a slot in any pool
+            self.starter.fill_all_for(stake.share)
         else:
             self.starter.fill(slots)
 

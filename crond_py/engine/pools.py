@@ -24,7 +24,14 @@ from crond_py.engine.view import LagSummary
 from crond_py.model import Lag
 
 LONGEST_WAITING_EVERY = 10
-"""Of so many slots that a pool gives to waiting runs, one goes by how long they have waited."""
+"""Of so many slots that a pool gives to waiting runs, one goes by how long they have waited.
+
+Each time it is another one of these, so that it does not fall time and again to a moment at which
+the group of the one that waits longest happens to be full.
+"""
+
+_MOVES_BY = 3
+"""By how much earlier it is from one time to the next; it has no divisor in common with the number."""
 
 AS_LONG = timedelta(seconds=1)
 """Runs of which one has waited longer than another by no more than this have waited as long."""
@@ -214,12 +221,17 @@ class Slots:
         ticket = self._next()
         if ticket is None:
             return None
-        self._turns += 1
-        if self._turns % LONGEST_WAITING_EVERY == 0:
+        if self._is_by_age():
             ticket = self._of_longest_waiting() or ticket
+        self._turns += 1
         ticket.is_void = True
         self.take(ticket.run)
         return ticket.run
+
+    def _is_by_age(self) -> bool:
+        """Whether this is the slot that goes by how long runs have waited."""
+        times, place = divmod(self._turns, LONGEST_WAITING_EVERY)
+        return place == (LONGEST_WAITING_EVERY - 1 - _MOVES_BY * times) % LONGEST_WAITING_EVERY
 
     def _of_longest_waiting(self) -> Ticket | None:
         """Return whose turn it is of the lowest priority whose first run has waited longest."""
@@ -248,7 +260,7 @@ class Slots:
         share = self._shares.of(job)
         stake = self._stakes.get(share)
         if stake is None:
-            stake = self._stakes[share] = Stake(share, self._let_go)
+            stake = self._stakes[share] = Stake(share, self.pool.name, self._let_go)
             share.stakes[stake] = None
         return stake
 

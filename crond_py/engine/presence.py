@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import islice
 
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
@@ -23,14 +24,19 @@ from crond_py.ports import Ledger, Timer
 EVERY = timedelta(seconds=1)
 """How often the cursor is written at most."""
 
-MOST_ASKED = 16
-"""Of how many lanes the ledger is asked when something of them is due next; of more it may be."""
+MOST_ASKED = 64
+"""Of how many lanes the ledger is asked at a time when something of them is due next."""
 
+_UNKNOWN = 0
+_NEVER = 1 << 63
 _LAST_ID = (1 << 63) - 1  # the ids of SQLite
 
 
 class Presence:
-    """Knows the lanes that are kept back, and sees to it that ``attend`` is called for them."""
+    """Knows the lanes that are kept back, and sees to it that ``attend`` is called for them.
+
+    ``kept_back`` has of each when something of it is due next, on the monotonic clock.
+    """
 
     def __init__(
         self, parts: Parts, ledger: Ledger, attendance: Attendance, attend: Callable[[], None]
@@ -39,13 +45,13 @@ class Presence:
         self._ledger = ledger
         self._attendance = attendance
         self._attend = attend
-        self._kept_back: dict[LaneState, None] = {}
+        self._kept_back: dict[LaneState, int] = {}
         self._timer: Timer | None = None
         self._timer_ns = 0
 
     def keep_back(self, lane: LaneState) -> None:
         """Note that nothing of a lane is taken up."""
-        self._kept_back[lane] = None
+        self._kept_back[lane] = _UNKNOWN
         self._wait(self._parts.timekeeper.after(EVERY))
 
     def has_come(self, lane: LaneState) -> None:
@@ -65,28 +71,31 @@ class Presence:
     def look(self) -> None:
         """Write the cursor, and look again when more has come due."""
         self._timer = None
-        if self._kept_back:
-            self._attend()
-            next_ns = self._next_ns()
-            if next_ns is not None:
-                self._wait(max(next_ns, self._parts.timekeeper.after(EVERY)))
+        if not self._kept_back:
+            return
+        self._attend()
+        self._ask()
+        next_ns = min(self._kept_back.values())
+        if next_ns != _NEVER:
+            self._wait(max(next_ns, self._parts.timekeeper.after(EVERY)))
 
-    def _next_ns(self) -> int | None:
-        """Return when something of these lanes is due next; None: nothing is to come."""
-        timekeeper = self._parts.timekeeper
-        if len(self._kept_back) > MOST_ASKED:
-            return timekeeper.after(EVERY)
-        until, first_ns = timekeeper.now() + AHEAD, None
-        try:
-            for lane in self._kept_back:
-                scale = lane.lane.scale
-                after = (self._attendance.on_scale(scale, until), _LAST_ID)
-                for task in self._ledger.tasks_due(lane.lane, after=after, until=None, limit=1):
-                    due_ns = timekeeper.deadline(self._attendance.wall(scale, task.due))
-                    first_ns = due_ns if first_ns is None else min(first_ns, due_ns)
-        except LedgerError:
-            return timekeeper.after(EVERY)
-        return first_ns
+    def _ask(self) -> None:
+        """See when something is due next of lanes of which that is not known, of some at a time."""
+        now_ns = self._parts.timekeeper.reading()
+        passed = (lane for lane, next_ns in self._kept_back.items() if next_ns <= now_ns)
+        for lane in list(islice(passed, MOST_ASKED)):
+            try:
+                self._kept_back[lane] = self._next_ns(lane)
+            except LedgerError:
+                return
+
+    def _next_ns(self, lane: LaneState) -> int:
+        """Return when something of a lane is due next. Raises LedgerError."""
+        timekeeper, scale = self._parts.timekeeper, lane.lane.scale
+        after = (self._attendance.on_scale(scale, timekeeper.now() + AHEAD), _LAST_ID)
+        for task in self._ledger.tasks_due(lane.lane, after=after, until=None, limit=1):
+            return timekeeper.deadline(self._attendance.wall(scale, task.due))
+        return _NEVER
 
     def _wait(self, deadline_ns: int) -> None:
         """Look no later than that."""

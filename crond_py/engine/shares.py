@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """A group, and how many slots of all pools it has in use. ``stakes``: its part in each pool."""
+    """A group, and how many slots of all pools it has in use. ``stakes``: its part in each pool.
+
+    ``starts`` counts the slots that it has had.
+    """
 
     name: str
     group: Group
     in_use: int = 0
+    starts: int = 0
     stakes: dict[Stake, None] = field(default_factory=dict)
 
     @property
@@ -47,14 +51,17 @@ class Share:
 
 @dataclass(slots=True, eq=False)
 class Stake:
-    """A group in one pool: how many of its slots it has in use, and its places in line.
+    """A group in the pool of that name: its slots in use there, and its places in line.
 
-    ``let_go`` is called once it has neither.
+    ``let_go`` is called once it has neither. ``last_start`` is the number of the group's last slot
+    that was one of this pool; 0: none was.
     """
 
     share: Share
+    pool: str
     let_go: Callable[[Stake], None]
     in_use: int = 0
+    last_start: int = 0
     places: dict[Line, Place] = field(default_factory=dict)
 
     def take(self, now_ns: int) -> None:
@@ -67,6 +74,8 @@ class Stake:
             line.note_start(now_ns)
         self.in_use += 1
         self.share.in_use += 1
+        self.share.starts += 1
+        self.last_start = self.share.starts
         for stake in self.share.stakes if self.share.is_full else (self,):
             stake.look_again(now_ns)
 

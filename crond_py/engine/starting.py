@@ -20,6 +20,7 @@ from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
 from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.engine.shares import Share
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
 from crond_py.model import Attempt, Cause, Lag, OnStop, Outcome, OutputMode, State
@@ -317,6 +318,17 @@ class Starter:
         """Give free slots of every pool to the runs that wait for one."""
         for slots in list(self._register.pools.values()):
             self.fill(slots)
+
+    def fill_all_for(self, share: Share) -> None:
+        """Give free slots to the runs that wait, as a group may have one again, in any pool.
+
+        Pools have their turn by how long it is since the group had a slot of theirs: so the one in
+        which it has most to do keeps it from none.
+        """
+        last = {stake.pool: stake.last_start for stake in share.stakes}
+        pools = self._register.pools
+        for name in sorted(pools, key=lambda name: last.get(name, 0)):
+            self.fill(pools[name])
 
     def watch_waiting(self, slots: Slots) -> None:
         """See to it that somebody looks should a run wait for longer than its pool's limit."""

@@ -68,8 +68,8 @@ class Tasks:
     timers have fired since lanes were fed; ``has_fed``: some was taken up in this batch.
     ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know yet;
     ``is_blocked``: so many that no more are taken up. ``put_off`` are lanes whose timers have fired
-    and are dealt with in the next batch. ``is_over``: lanes were fed with this batch, so those that
-    get hungry from now on want another one.
+    and are dealt with in the next batch. ``is_over``: lanes were fed with this batch, and what it
+    has changed is being written; those that get hungry from now on want another one.
     """
 
     def __init__(
@@ -517,8 +517,9 @@ class Tasks:
             if slots.has_higher_than(shelf.priority):
                 return True
             while (lane := shelf.next_of_none) is not None:
-                if self._left <= 0:
+                if self._left <= 0 or self._is_over:
                     self._hold(slots)
+                    self._go_on()
                     return False
                 was_held, slots.is_held = slots.is_held, True
                 self._feed_or_wait(lane, max(1, self._left // len(shelf.hungry)))

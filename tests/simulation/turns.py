@@ -39,6 +39,9 @@ from tests.simulation.world import GROUPS, World
 AGEING = 10
 """Of so many slots for runs that wait, one goes by how long they have waited."""
 
+AGEING_MOVES = 3
+"""By how much earlier it is in each so many."""
+
 AS_LONG_NS = 1_000_000_000
 """By how much one may have waited longer than another that has waited as long."""
 
@@ -411,7 +414,8 @@ class Choice:
             for priority, line in pool.lines.items()
             for name, place in line.places.items()
         }
-        self.is_by_age = (pool.given + 1) % AGEING == 0
+        times, place = divmod(pool.given, AGEING)
+        self.is_by_age = place == (AGEING - 1 - AGEING_MOVES * times) % AGEING
 
     def wrong_with_none(self) -> Iterator[str]:
         """Yield what is wrong with a slot that nobody gets."""

@@ -150,6 +150,19 @@ def test_due_in_many_lanes(world: World) -> None:
     assert missed_reasons(world, range(1, count + 1)) == set()
 
 
+def test_many_lanes_of_which_nothing_is_to_come(world: World) -> None:
+    """However many lanes are kept back, nothing is written, and nobody wakes, for those."""
+    groups = [f"group{number}" for number in range(3 * MOST_ASKED)]
+    submit(world, *(new_task(world, pool="small", group=group) for group in groups))
+    hold(world)
+    world.pass_time(MINUTE)
+    written = cursors_written(world)
+    world.pass_time(HOUR)
+    assert written == []
+    assert world.daemon is not None
+    assert world.daemon.timers.next_deadline() is None
+
+
 def test_ledger_cannot_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody can tell what is due next, it may be any time."""
     submit(world, new_task(world, SKIPS, pool="small", in_=5 * MINUTE))

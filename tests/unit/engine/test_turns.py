@@ -11,11 +11,12 @@ from crond_py.crontab.model import (
     AfterTrigger,
     CronTrigger,
     EveryTrigger,
+    Group,
     Job,
     StartupTrigger,
 )
-from crond_py.model import Condition, Missed, OnCrash
-from tests.simulation.world import World
+from crond_py.model import Condition, Missed, OnCrash, Overlap
+from tests.simulation.world import GROUPS, World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes
 
 MINUTE = timedelta(minutes=1)
@@ -123,3 +124,20 @@ def test_what_follows_one_outcome(machine_with: MachineWith) -> None:
     world = machine_with(head, replace(LOW, trigger=trigger), replace(HIGH, trigger=trigger))
     world.pass_time(HOUR + 10 * SECOND)
     assert order(world)[:3] == ["head", "high", "low"]
+
+
+@pytest.mark.parametrize("flooded", ["small", "tiny"])
+def test_group_that_may_have_one_slot_has_it_in_each_of_its_pools(
+    machine_with: MachineWith, flooded: str
+) -> None:
+    """P4: a bound of a group in all pools keeps none of them out, whichever comes first."""
+    often = EveryTrigger(SECOND)
+    other = "tiny" if flooded == "small" else "small"
+    flood = Job("flood", often, "true", overlap=Overlap.QUEUE, group="one", pool=flooded)
+    jobs = [replace(flood, name=f"flood{number}", queue_limit=50) for number in range(3)]
+    lone = Job("lone", EveryTrigger(10 * SECOND), "true", group="one", pool=other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(GROUPS, "one", Group("one", max_running=1))
+        world = machine_with(*jobs, lone, lasts=SECOND)
+        world.pass_time(55 * SECOND)
+        assert outcomes(world, "lone") == ["succeeded"] * 5
