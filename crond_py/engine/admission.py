@@ -12,26 +12,33 @@ from crond_py.clock import to_ns
 from crond_py.crontab.model import Job
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.lag import Wait, Waits
-from crond_py.engine.parts import Parts, Register
+from crond_py.engine.parts import AGAIN, Parts, Register
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
+from crond_py.engine.rows import Rows
 from crond_py.engine.stopping import Stopper, too_late
 from crond_py.engine.telling import fields, log, tell
+from crond_py.errors import LedgerError
 from crond_py.model import Cause, Outcome, Run, State
 from crond_py.policy import Admission, OverlapDecision, decide_overlap
 from crond_py.ports import Claim, SetRun
+
+_IDENTIFIED = frozenset({Cause.SCHEDULE, Cause.CATCH_UP, Cause.UPSTREAM})
+"""What may come again, as its instant is given; others have one that is theirs alone."""
 
 
 class Admitter:
     """Decides by the overlap policy, and enters what it decides in the ledger."""
 
     def __init__(
-        self, parts: Parts, register: Register, attempts: Attempts, stopper: Stopper
+        self, parts: Parts, register: Register, attempts: Attempts, stopper: Stopper, rows: Rows
     ) -> None:
         self._parts = parts
         self._register = register
         self._attempts = attempts
         self._starter = attempts.starter
         self._stopper = stopper
+        self._rows = rows
+        self._asks_from_ns = 0
 
     def admit(
         self,
@@ -45,15 +52,25 @@ class Admitter:
     ) -> ActiveRun | None:
         """Claim an occurrence; it starts, waits its turn, or is skipped (None) by its policy.
 
-        ``era`` is that of the job's own clock, unless given; ``waited`` what it has waited for
-        other than us, each since an instant of the monotonic clock.
+        One that has its row already (None) is no new occurrence, and no policy is asked: where the
+        clock was set back it may come again, and must neither end the run that it has nor be told
+        of as skipped. ``era`` is that of the job's own clock, unless given; ``waited`` what it has
+        waited for other than us, each since an instant of the monotonic clock.
         """
         job = state.job
         era = state.cursor.era if era is None else era
-        if cause is Cause.SCHEDULE and self._is_too_late(job, self._parts.timekeeper.deadline(due)):
+        is_too_late = cause is Cause.SCHEDULE and self._is_too_late(
+            job, self._parts.timekeeper.deadline(due)
+        )
+        decision = _decide(state, cause)
+        # Where it would merely start or wait, its claim is refused in time.
+        is_harmful = is_too_late or decision.admission in {Admission.SKIP, Admission.REPLACE}
+        if cause in _IDENTIFIED and self._has_row(state, due, era, asks_ledger=is_harmful):
+            _tell_has_row(job, due)
+            return None
+        if is_too_late:
             self._skip(state, era, due, cause, too_late(job))
             return None
-        decision = _decide(state, cause)
         if decision.admission is Admission.SKIP and not is_forced:
             self._skip(state, era, due, cause, f"{decision.code}: {_blocking(state)}")
             return None
@@ -77,6 +94,26 @@ class Admitter:
         claim = Claim(job.name, run.era, due, cause, active.run.state, now, attempt=active.attempt)
         self._parts.outbox.claim(claim, partial(self._claimed, state, active))
         return active
+
+    def _has_row(self, state: JobState, due: datetime, era: int, *, asks_ledger: bool) -> bool:
+        """Whether an occurrence was claimed before, by what the ledger has each row of once.
+
+        Where that cannot be read it is taken for new, and no other is looked up for a while: each
+        may take the ledger its patience.
+        """
+        if any(active.run.era == era for active in state.open_at(due)):
+            return True
+        reading = self._parts.timekeeper.reading()
+        if not asks_ledger or reading < self._asks_from_ns:
+            return False
+        try:
+            rows = self._rows.at(state.job.name, due)
+        except LedgerError as error:
+            self._asks_from_ns = self._parts.timekeeper.after(AGAIN)
+            why = fields(job=state.job.name, due=due, reason=str(error))
+            log.warning("whether an occurrence has its run cannot be looked up", extra=why)
+            return False
+        return any((run.era, run.due) == (era, due) for run in rows)
 
     def _end_earlier(self, state: JobState, due: datetime) -> None:
         """Cancel every run of the job for the sake of the one that is due now."""
@@ -122,6 +159,14 @@ class Admitter:
         has_slot = self._register.slots(state.job).is_free_for(state.job)
         return decision.admission is Admission.START and has_slot
 
+    def is_ahead(self, active: ActiveRun) -> bool:
+        """Whether a run was claimed ahead, and its instant is yet to come.
+
+        It is started at the instant that was known then, whatever the clock is set to since.
+        """
+        is_held = active.ready_ns > self._parts.timekeeper.reading()
+        return is_held and self._starter.is_ahead(active)
+
     def _skip(self, state: JobState, era: int, due: datetime, cause: Cause, reason: str) -> None:
         now = self._parts.timekeeper.now()
         claim = Claim(
@@ -146,10 +191,7 @@ class Admitter:
 
     def _claimed(self, state: JobState, active: ActiveRun, run_id: int | None) -> None:
         if run_id is None:
-            log.warning(
-                "occurrence has its run already",
-                extra=fields(job=state.job.name, due=active.run.due),
-            )
+            _tell_has_row(state.job, active.run.due)
             active.attempt = None  # it never was
             with self._attempts.giving_slot_back(active):
                 self._attempts.retire(active)
@@ -187,6 +229,10 @@ class Admitter:
         self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
+
+
+def _tell_has_row(job: Job, due: datetime) -> None:
+    log.warning("occurrence has its run already", extra=fields(job=job.name, due=due))
 
 
 def _decide(state: JobState, cause: Cause) -> OverlapDecision:

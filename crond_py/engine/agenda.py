@@ -148,7 +148,11 @@ class Agenda:
             self._admitter.admit(state, now, Cause.STARTUP)
 
     def replace_job(self, state: JobState, job: Job) -> None:
-        """Take a job's new definition; its beat goes on unless the schedule itself changed."""
+        """Take a job's new definition; its beat goes on unless the schedule itself changed.
+
+        What was claimed ahead and is due by the new one, too, does not come again: the cursor
+        accounts for it, as for no other.
+        """
         now = self._parts.timekeeper.now()
         returns = job.enabled and not state.is_live
         is_new = fingerprint(job) != state.cursor.fingerprint
@@ -165,10 +169,18 @@ class Agenda:
             self._save(state, self._cursor_for(job, state.cursor, now, at_start=False)[0])
         self._set_schedule(state)
         if state.is_live:
+            self._account_ahead(state)
             self._start_at_once(state)
             if isinstance(job.trigger, AtTrigger):
                 self._settle(state, now, _past_cause(state))
         self.arm(state)
+
+    def _account_ahead(self, state: JobState) -> None:
+        """Account for what has been claimed ahead and is due next."""
+        ahead = {active.run.due for active in state.active if self._admitter.is_ahead(active)}
+        first = self._first_due(state) if ahead else None
+        if first is not None and first in ahead:
+            self._save(state, advance(state.cursor, first))
 
     def _start_at_once(self, state: JobState) -> None:
         """Run an interval that is due at its anchor, which is when it was first seen.

@@ -48,13 +48,13 @@ class Chains:
     """Makes runs of the jobs that wait for others, as those get their outcomes."""
 
     def __init__(
-        self, parts: Parts, register: Register, admitter: Admitter, ledger: Ledger
+        self, parts: Parts, register: Register, admitter: Admitter, ledger: Ledger, rows: Rows
     ) -> None:
         self._parts = parts
         self._register = register
         self._admitter = admitter
         self._ledger = ledger
-        self._rows = Rows(ledger, parts.outbox)
+        self._rows = rows
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, Join] = {}
         self._after: dict[str, AfterTrigger] = {}

@@ -28,6 +28,7 @@ from crond_py.engine.pools import Slots
 from crond_py.engine.records import NOT_THERE, ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.recovery import Recoverer
 from crond_py.engine.retention import Retention
+from crond_py.engine.rows import Rows
 from crond_py.engine.shares import Shares
 from crond_py.engine.signals import Signals
 from crond_py.engine.starting import STOPPED, Starter
@@ -85,12 +86,13 @@ class Core:
         self._starter = Starter(parts, register, signals)
         self._attempts = Attempts(parts, register, self._starter, signals)
         self._stopper = Stopper(parts, self._attempts, signals)
-        self._admitter = Admitter(parts, register, self._attempts, self._stopper)
+        rows = Rows(ledger, parts.outbox)
+        self._admitter = Admitter(parts, register, self._attempts, self._stopper, rows)
         self._agenda = Agenda(parts, register, self._admitter)
         register.on_idle = self._agenda.job_idle
         self._started_at = now = parts.timekeeper.now()
         self._retention = Retention(ledger, parts.remove_outputs, now, parts.bound_outputs)
-        self._chains = Chains(parts, register, self._admitter, ledger)
+        self._chains = Chains(parts, register, self._admitter, ledger, rows)
         self.gathering = Gathering(parts, register, self._chains)
         self._parking = Parking(parts, register, self._attempts, self._stopper, ledger)
         self._tasks = Tasks(
@@ -175,6 +177,9 @@ class Core:
                     self._agenda.replace_job(state, job)
                     if not job.enabled:
                         self._withdraw(state, "the job was disabled in the crontab")
+                    else:
+                        reason = "the job was given another schedule in the crontab"
+                        self._withdraw(state, reason, since=state.cursor.accounted_until)
                     self._attempts.renew_waiting(state)
             self._chains.set_jobs(states.values())
         self._chains.look_again()
@@ -208,10 +213,11 @@ class Core:
         if not state.active and not state.queued:
             self._register.states.pop(state.job.name, None)
 
-    def _withdraw(self, state: JobState, reason: str) -> None:
-        """Cancel what was claimed ahead of an instant that is yet to come."""
+    def _withdraw(self, state: JobState, reason: str, since: datetime | None = None) -> None:
+        """Cancel what was claimed ahead of an instant that is yet to come, and later than that."""
         for active in list(state.active):
-            if self._starter.is_ahead(active):
+            is_of_these = since is None or active.run.due > since
+            if is_of_these and self._admitter.is_ahead(active):
                 self._stopper.cancel(active, reason)
 
     def stop(

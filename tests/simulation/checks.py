@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crond_py.crontab.model import Job
+from crond_py.crontab.summary import fingerprint
 from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.engine.events import LedgerRetryDue, StopLimitDue
@@ -833,6 +834,10 @@ def _was_asked_for(inspector: Inspector, run: Run) -> Wrong:
         "the job was disabled": (
             any(not job.enabled for job in jobs),
             "its job was never disabled",
+        ),
+        "the job was given another schedule": (
+            len(set(map(fingerprint, jobs))) > 1,
+            "its job has always had the same",
         ),
         "": (requests.stops > 0, "nobody has stopped the daemon"),
     }
