@@ -258,11 +258,20 @@ def _blocking(state: JobState) -> str:
     first = next(iter(state.active))
     if not first.is_claimed:
         return "an earlier run is about to start"
-    begun = first.attempt.begun_at if first.attempt else first.run.claimed_at
     verb = {
         Stage.SLOT: "waits for a slot of its pool",
         Stage.RETRY: "waits for its retry",
     }.get(first.stage, "is running")
-    text = f"run {first.run.id} {verb} since {begun.isoformat(timespec='seconds')}"
+    text = f"run {first.run.id} {verb} since {_since(first).isoformat(timespec='seconds')}"
     behind = len(state.queued)
     return f"{text}, {behind} more behind it" if behind else text
+
+
+def _since(active: ActiveRun) -> datetime:
+    """Return since when a run does what it does: not since it was claimed, which is ahead."""
+    attempt, run = active.attempt, active.run
+    if attempt is None:
+        return max(run.claimed_at, run.due)
+    if active.stage in {Stage.SLOT, Stage.RETRY} and attempt.finished_at is not None:
+        return attempt.finished_at
+    return attempt.started_at or max(attempt.begun_at, run.due)
