@@ -26,7 +26,7 @@ from datetime import datetime
 from functools import partial
 from graphlib import TopologicalSorter
 
-from crond_py.crontab.model import AfterTrigger
+from crond_py.crontab.model import AfterTrigger, Job
 from crond_py.dataclass import dataclass
 from crond_py.engine import by_hand
 from crond_py.engine.admission import Admitter
@@ -66,15 +66,17 @@ class Chains:
         self._again: Timer | None = None
         self._is_unread = False
 
-    def set_jobs(self, states: Iterable[JobState]) -> None:
-        """Take the jobs of a crontab; after a reload ``look_again`` sees to the open cycles."""
+    def set_jobs(self, jobs: Mapping[str, Job]) -> None:
+        """Take the jobs of a crontab; after a reload ``look_again`` sees to the open cycles.
+
+        At a reload that comes first, while ``collecting``: what ends by it is followed by those
+        who wait for it from then on, and which cycles were open before is still to be seen.
+        """
         self._in_force_since = self._parts.timekeeper.now()
         self._followers.clear()
         joins, self._joins = self._joins, {}
         after = {
-            state.job.name: state.job.trigger
-            for state in states
-            if isinstance(state.job.trigger, AfterTrigger) and not state.is_removed
+            job.name: job.trigger for job in jobs.values() if isinstance(job.trigger, AfterTrigger)
         }
         heads, self._heads = self._heads, _heads(after)
         before, self._after = self._after, after
@@ -88,7 +90,7 @@ class Chains:
                     join = Join(trigger, has_one_head)
                 self._joins[name] = join
         for names in self._followers.values():  # they have their turn in this order
-            names.sort(key=lambda name: -self._register.states[name].job.priority)
+            names.sort(key=lambda name: -jobs[name].priority)
         for name, trigger in before.items():
             if after.get(name) != trigger or self._joins.get(name) is not joins.get(name):
                 join = joins.get(name) or Join(trigger, heads[name] is not None)

@@ -127,7 +127,7 @@ class Core:
             state = self._agenda.enter(job, cursors.get(job.name), now, at_start=True)
             state.last = last.get(job.name)
         forget_fingerprints()  # what is made from here on takes their room
-        self._chains.set_jobs(self._register.states.values())
+        self._chains.set_jobs(crontab.jobs)
         task_cursor = cursors.pop(TASKS, None)
         for name, cursor in list(cursors.items()):
             if name not in crontab.jobs:
@@ -164,9 +164,10 @@ class Core:
         last = self._ledger.last_runs() if has_new else {}
         self._set_pools(crontab)
         now = self._parts.timekeeper.now()
-        for name in [name for name in states if name not in crontab.jobs]:
-            self._remove(states[name])
-        with self._chains.collecting():  # what is settled here is followed by the new ones, too
+        with self._chains.collecting():  # what is settled here is followed as the new one says
+            self._chains.set_jobs(crontab.jobs)
+            for name in [name for name in states if name not in crontab.jobs]:
+                self._remove(states[name])
             for name, job in crontab.jobs.items():
                 state = states.get(name)
                 if state is None:
@@ -181,7 +182,6 @@ class Core:
                         reason = "the job was given another schedule in the crontab"
                         self._withdraw(state, reason, since=state.cursor.accounted_until)
                     self._attempts.renew_waiting(state)
-            self._chains.set_jobs(states.values())
         self._chains.look_again()
         self._starter.fill_all()
 

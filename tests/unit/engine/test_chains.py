@@ -941,6 +941,60 @@ def test_a_reload_leaves_to_come_what_has_failed(machine_with: MachineWith) -> N
     assert outcomes(world, "last") == ["succeeded"]
 
 
+FIRST, SECOND_ONE = (replace(HEAD, name=name, overlap=Overlap.QUEUE) for name in "ab")
+
+
+def _waits_its_turn(machine_with: MachineWith, *others: Job) -> World:
+    """Return a machine on which a run of the first head waits behind another one of it."""
+    world = machine_with(FIRST, SECOND_ONE, *others)
+    behave(world, a=Behaviour(lasts=(3 * HOUR,)), b=Behaviour(lasts=(5 * MINUTE,)))
+    ask(world, "trigger", "a")
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "a") == ["running", "queued"]
+    return world
+
+
+def _of_the_hour(world: World, name: str) -> list[str]:
+    """Return how a job's runs have ended but that of the cycle which was begun by hand."""
+    return [str(run.outcome) for run in rows(world, name) if not run.due.microsecond]
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_what_a_reload_ends_is_not_followed_by_what_it_removes(
+    machine_with: MachineWith, *, is_left: bool
+) -> None:
+    """P1: a job that is in the file no more is not started, nor one that does not follow now."""
+    clean = after("c", a="any")
+    world = _waits_its_turn(machine_with, clean)
+    reload(world, SECOND_ONE, *([replace(HEAD, name="c")] if is_left else []))
+    world.pass_time(MINUTE)
+    assert outcomes(world, "a") == ["running", "cancelled"]
+    assert not [tree for tree in world.machine.trees if tree.job == "c"]
+    reasons = [run.reason for run in rows(world, "c")]
+    assert reasons == (
+        ["upstream_unknown: it does not follow any more what it waited for in this cycle"] * 2
+        if is_left
+        else []
+    )
+
+
+@pytest.mark.parametrize("was", [after("c", "a"), after("c", "a", "b"), after("c", a="any")])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_what_a_reload_ends_is_followed_as_it_says(
+    machine_with: MachineWith, was: Job, *, has_ended: bool
+) -> None:
+    """P1: a job that waits for another one now goes by that alone, be it over already or not."""
+    world = _waits_its_turn(machine_with, was)
+    if has_ended:
+        world.pass_time(5 * MINUTE)
+    reload(world, SECOND_ONE, replace(after("c", "b"), command="new"))
+    if not has_ended:
+        world.pass_time(SECOND)
+        assert _of_the_hour(world, "c") == []
+    world.pass_time(10 * MINUTE)
+    assert _of_the_hour(world, "c") == ["succeeded"]
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_cycle_that_has_its_run_gets_no_other(
     machine_with: MachineWith, *, restarts: bool
