@@ -18,7 +18,6 @@ from crond_py.cli.one_task import (
     submit_one,
 )
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
-from crond_py.cli.times import join_duration
 
 EXAMPLES = (
     "pycron in 10m -- notify-send tea",
@@ -47,6 +46,5 @@ def command(
     The time is measured whatever the clock is set to meanwhile, and goes on while the machine
     sleeps. For all else it is a task as those of pycron at.
     """
-    span, words = join_duration(span, words)
     options = TaskOptions(key, timeout, pool, user, cwd, settings)
     submit_one({"in": span}, words, options, places_of(crontab, state_dir), as_json=as_json)

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +22,9 @@ from crond_py.errors import (
     UnknownNameError,
     UsageError,
 )
+
+if TYPE_CHECKING:
+    from crond_py.cli.when import When
 
 _COMMANDS: Final = {
     "run": "crond_py.cli.run",
@@ -73,29 +76,35 @@ class _TaskCommand(RunsWords, _Command):
     """A command that hands in another one."""
 
 
-class _MomentCommand(_TaskCommand):
-    """One whose first argument may be written as two words."""
+class _AtCommand(_TaskCommand):
+    """One that is given a time of the clock."""
 
-    @staticmethod
-    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
-        """Return the moment and the command."""
-        from crond_py.cli.moments import join_moment  # noqa: PLC0415 - of one command
+    def when(self) -> When:
+        """Return how it is read."""
+        from crond_py.cli.when import Moment  # noqa: PLC0415 - of one command
 
-        return join_moment(when, words)
-
-
-class _SpanCommand(_TaskCommand):
-    """One whose first argument is a duration, which may be written as several words."""
-
-    @staticmethod
-    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
-        """Return the duration and the command."""
-        from crond_py.cli.times import join_duration  # noqa: PLC0415 - of two commands
-
-        return join_duration(when, words)
+        return Moment()
 
 
-_CLASSES: Final = {"at": _MomentCommand, "in": _SpanCommand, "every": _SpanCommand}
+class _InCommand(_TaskCommand):
+    """One that is given a length of time from now."""
+
+    is_repeated = False
+
+    def when(self) -> When:
+        """Return how it is read."""
+        from crond_py.cli.when import Span  # noqa: PLC0415 - of two commands
+
+        return Span(is_repeated=self.is_repeated)
+
+
+class _EveryCommand(_InCommand):
+    """One that is given an interval."""
+
+    is_repeated = True
+
+
+_CLASSES: Final = {"at": _AtCommand, "in": _InCommand, "every": _EveryCommand}
 
 
 class _Commands(TextValues, TyperGroup):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crond_py.cli.moments import join_moment, moment_values
+from crond_py.cli.moments import moment_values
 from crond_py.cli.one_task import (
     DirectoryOption,
     KeyOption,
@@ -64,7 +64,6 @@ def command(
     is back. It is a task: pycron tasks shows those that are to come, pycron cancel takes one back.
     It runs in the current directory, and has the environment of a job, not yours.
     """
-    when, words = join_moment(when, words)
     if any(text.partition("=")[0].strip() == "timezone" for text in settings or ()):
         raise UsageError("--set timezone says nothing of WHEN; for its zone there is --tz")
     zone = timezone or system_zone().key

@@ -18,7 +18,6 @@ from crond_py.cli.one_task import (
     submit_one,
 )
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
-from crond_py.cli.times import join_duration
 
 EXAMPLES = (
     "pycron every 5m -- poll.sh",
@@ -47,6 +46,5 @@ def command(
     The first run is one interval from now, with -s offset=0s at once. For all else it is a task as
     those of pycron at; what is to stay belongs into the crontab.
     """
-    span, words = join_duration(span, words)
     options = TaskOptions(key, timeout, pool, user, cwd, settings)
     submit_one({"every": span}, words, options, places_of(crontab, state_dir), as_json=as_json)

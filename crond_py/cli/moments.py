@@ -9,11 +9,12 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from crond_py.cli import say
+from crond_py.cli.meant import meant_moment
 from crond_py.cli.times import local_text, relative_text, zone_of
 from crond_py.control.codec import instant_text
 from crond_py.errors import ScheduleError
 from crond_py.model import DstFold, DstGap
-from crond_py.schedule import parse_duration, parse_schedule
+from crond_py.schedule import parse_schedule
 
 MOMENT_FORMS: Final = '"18:00", "tomorrow 07:30", "2026-12-24 18:00" or "2026-12-24T18:00:00+01:00"'
 
@@ -30,6 +31,21 @@ def join_moment(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
             if _DAY.fullmatch(day) and re.match(_CLOCK, clock):
                 return f"{day} {clock}", list(words[1:])
     return when, list(words)
+
+
+def is_day(text: str) -> bool:
+    """Tell whether a text is a day, on which a time may follow."""
+    return _DAY.fullmatch(text) is not None
+
+
+def is_moment(text: str) -> bool:
+    """Tell whether a text is a time of the clock, whether or not it has passed."""
+    try:
+        if text.lower() != "now":
+            _clock(text) if _CLOCK.fullmatch(text) else _reading(text, date.min)
+    except ScheduleError:
+        return False
+    return True
 
 
 def moment_values(text: str, zone: str, now: datetime) -> dict[str, str]:
@@ -108,13 +124,10 @@ def _clock(text: str) -> time:
 
 
 def _no_moment(text: str) -> ScheduleError:
-    try:
-        parse_duration(text)
-    except ScheduleError:
-        is_day = text.lower() in {"today", "tomorrow"}
-        way_out = f"say when on that day: {text} 07:30" if is_day else f"write {MOMENT_FORMS}"
+    if text.lower() in {"today", "tomorrow"}:
+        way_out = f"say when on that day: {text} 07:30"
     else:
-        way_out = f"for a time from now: pycron in {text}"
+        way_out = meant_moment([text], 0) or f"write {MOMENT_FORMS}"
     return ScheduleError(
         f"{text!r} is no time of the clock; {way_out}", field="instant", allowed=MOMENT_FORMS
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crond_py.errors import PycronError, UsageError
 from crond_py.places import Places, find_places
+
+if TYPE_CHECKING:
+    from crond_py.cli.when import When
 
 Crontab = Annotated[
     str | None,
@@ -108,59 +111,65 @@ class TextValues:
 class RunsWords:
     """A command that is given another one to run, whose options are none of its own.
 
-    Subclasses say in ``join_when`` which of the arguments that are no options say when. An option
-    behind those, where no ``--`` says whose it is, would be taken from the command.
+    An option behind the words that say when, where no ``--`` says whose it is, would be taken from
+    the command.
     """
 
-    @staticmethod
-    def join_when(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
-        """Return when it is to be run, as one word, and the command, of which there is a word."""
-        return when, list(words)
-
-    def begins_command(self, words: list[str]) -> bool:
-        """Return whether the last of some words is of the command that is to be run."""
-        return len(self.join_when(words[0], [*words[1:], "command"])[1]) > 1
+    def when(self) -> When:
+        """Return how the command reads its time."""
+        raise NotImplementedError
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments. Raises UsageError for an option that may be the command's."""
-        params = self.get_params(ctx)  # type: ignore[attr-defined]  # a mixin
-        with_value = {
-            name for param in params if not getattr(param, "is_flag", True) for name in param.opts
-        }
-        known = {name for param in params for name in param.opts}
+        if ctx.resilient_parsing:  # a shell asks what may come next
+            return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
+        from crond_py.cli.when import split_words  # noqa: PLC0415 - of three commands
+
+        options, words, command = self._sorted(ctx, args)
+        if words:
+            when, command = split_words(ctx.command_path, words, command, self.when())
+            args = [*options, "--", when, *command]
+        return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
+
+    def _sorted(self, ctx: Any, args: list[str]) -> tuple[list[str], list[str], list[str] | None]:
+        """Return the options, the words that are none, and those behind a ``--``, if it is there.
+
+        A ``--`` before the first of the words changes nothing.
+        """
+        path, params = ctx.command_path, self.get_params(ctx)  # type: ignore[attr-defined]  # a mixin
+        known = {name: param for param in params for name in param.opts}
+        options: list[str] = []
         words: list[str] = []
         rest = iter(args)
         for each in rest:
             if each == "--":
-                if words and self.begins_command(words):
-                    raise UsageError(self._says_more(ctx.command_path, words))
-                break
+                behind = list(rest)
+                return (options, words, behind) if words else (options, behind, None)
             if not each.startswith("-") or each == "-":
                 words.append(each)
-            elif words and self.begins_command(words):
-                raise UsageError(self._whose(ctx.command_path, words, each))
-            elif not words and re.match(r"-[.0-9:]", each):
-                raise UsageError(f"{each} has a sign; {ctx.command_path} takes what is to come")
-            elif each in with_value:
-                next(rest, None)
+                continue
+            if words:
+                self._check_own(path, words, each)
+            elif re.match(r"-[.0-9:]", each):
+                raise UsageError(f"{each} has a sign; {path} takes what is to come")
+            options.append(each)
+            if each in known:
+                is_flag = getattr(known[each], "is_flag", True)
+                options += [] if is_flag else itertools.islice(rest, 1)
             elif each.startswith("--") and each.partition("=")[0] not in known:
-                raise UsageError(_no_such_option(ctx.command_path, each.partition("=")[0]))
-        return super().parse_args(ctx, args)  # type: ignore[misc]  # a mixin
+                raise UsageError(_no_such_option(path, each.partition("=")[0]))
+        return options, words, None
 
-    def _says_more(self, path: str, words: list[str]) -> str:
-        when, rest = self.join_when(words[0], [*words[1:], "command"])
-        return (
-            f"{rest[0]!r} says nothing of when, and what is run stands after the --: "
-            f"{path} {when} -- command ..."
-        )
+    def _check_own(self, path: str, words: list[str], option: str) -> None:
+        """Raise UsageError where an option stands behind the beginning of the command."""
+        from crond_py.cli.when import split_words  # noqa: PLC0415 - of three commands
 
-    def _whose(self, path: str, words: list[str], option: str) -> str:
-        first = next(n for n in range(1, len(words)) if self.begins_command(words[: n + 1]))
-        when, command = " ".join(words[:first]), words[first]
-        return (
-            f"{option} may be an option of {command}; put -- before the command, and pycron's own "
-            f"options before that: {path} {when} -- {command} {option} ..."
-        )
+        when, command = split_words(path, [*words, option], None, self.when())
+        if command[0] != option:
+            raise UsageError(
+                f"{option} may be an option of {command[0]}; put -- before the command, and "
+                f"pycron's own options before that: {path} {when} -- {command[0]} {option} ..."
+            )
 
 
 def _no_such_option(path: str, option: str) -> str:

@@ -60,12 +60,13 @@ def parse_instant(text: str, zone: tzinfo, now: datetime, *, span_sign: int) -> 
 def join_duration(span: str, words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the duration and the command, also where the duration was written as several words."""
     rest = list(words)
-    while len(rest) > 1 and _is_duration(rest[0]) and _is_duration(span + rest[0]):
+    while len(rest) > 1 and is_duration(rest[0]) and is_duration(span + rest[0]):
         span += rest.pop(0)
     return span, rest
 
 
-def _is_duration(text: str) -> bool:
+def is_duration(text: str) -> bool:
+    """Tell whether a text is a length of time."""
     try:
         parse_duration(text)
     except ScheduleError:

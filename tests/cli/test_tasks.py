@@ -229,7 +229,7 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["in", "5m", "-s", "tags=" + 900 * "[", "--", "true"], "tags: must be"),
         (["in", "5m", "-s", "priority=" + 5000 * "9", "--", "true"], "priority: must be"),
         (["at", "07:30", "echo", "--", "hi"], "'echo' says nothing of when"),
-        (["in", "1h", "30", "--", "true"], "'30' says nothing of when"),
+        (["in", "1h", "make", "--", "true"], "'make' says nothing of when"),
         (["every", "5m", "make", "--", "x"], "after the --: pycron every 5m -- command ..."),
         (["at", "tomorrow", "--", "true"], "say when on that day: tomorrow 07:30"),
         (["at", "10m", "--", "true"], "for a time from now: pycron in 10m"),
@@ -238,7 +238,7 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["every", "5m"], "missing argument"),
         (["in", "-5m", "--", "true"], "-5m has a sign; pycron in takes what is to come"),
         (["every", "*/5 * * * *", "--", "true"], "(a cron expression is the schedule of a job"),
-        (["every", "day", "--", "true"], '(write "1d")'),
+        (["every", "day", "--", "true"], 'write "1d"'),
         (["every", "1ms", "--", "true"], "pycron: every: must be a duration from 100ms"),
     ],
 )  # fmt: skip

@@ -1,0 +1,190 @@
+"""What people write for a time that pycron does not read so, and what to write for it here.
+
+Nothing of that is taken for what it seems to mean: it is told. Here are only the words; where they
+stand on a command line is for ``when`` to see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Final
+
+from crond_py.errors import ScheduleError
+from crond_py.schedule import parse_duration
+from crond_py.schedule.zones import find_zone
+
+
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_UNITS: Final = {
+    name: unit
+    for unit, names in (
+        ("s", _words_of("s sec secs second seconds")),
+        ("m", _words_of("m min mins minute minutes")),
+        ("h", _words_of("h hr hrs hour hours")),
+        ("d", _words_of("d day days")),
+        ("w", _words_of("w week weeks")),
+    )
+    for name in names
+}
+_CLOCKS: Final = {"noon": "12:00", "midday": "12:00", "midnight": "00:00", "teatime": "16:00"}
+_WEEKDAYS: Final = _words_of(
+    "mon tue tues wed thu thur thurs fri sat sun monday tuesday wednesday thursday friday saturday"
+    " sunday weekday weekdays weekend weekends"
+)
+_MONTHS: Final = _words_of(
+    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july"
+    " august september october november december"
+)
+_JOINTS: Final = _words_of(
+    "+ a.m. am p.m. pm o'clock after ago and at before daily every evening for from hourly in"
+    " morning next now on since starting this till today tomorrow tonight until weekly yesterday"
+    " month months year years"
+)
+_SHORT_UNITS: Final = frozenset("smhdw")  # w(1) is a program
+
+_NUMBERS: Final = re.compile(r"[+]?[0-9][0-9.,:/-]*|[+].*")
+_WITH_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)")
+_WITH_HALF: Final = re.compile(r"([0-9]{1,2})(?:[:.]([0-9]{2}))?([ap])\.?m\.?")
+_HOUR: Final = re.compile(r"([0-9]{1,2})(?:[:.h]?([0-5][0-9]))?")
+_ORDINAL: Final = re.compile(r"[0-9]{1,2}(st|nd|rd|th)")
+_ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}t.*")
+_YEAR_FIRST: Final = re.compile(r"([0-9]{4})([./]?)([0-9]{2})\2([0-9]{2})")
+_DAY_FIRST: Final = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
+_LIKE_DATE: Final = re.compile(r"[0-9]+([./-])[0-9]+(?:\1[0-9]*)?")
+
+_ANY_DATE: Final = 'write the date as in "2026-12-24"'
+
+
+def looks_like_time(word: str) -> bool:
+    """Tell whether a word is one that people write in a time, and hardly as a program's name."""
+    text = word.casefold()
+    return (
+        text in _JOINTS
+        or text in _CLOCKS
+        or text in _WEEKDAYS
+        or text in _MONTHS
+        or (text in _UNITS and text not in _SHORT_UNITS)
+        or any(form.fullmatch(text) for form in (_NUMBERS, _WITH_HALF, _ORDINAL, _ISO_TIME))
+        or _is_span(text)
+        or bool(_span_at([text], 0))
+        or _is_zone(word)
+    )
+
+
+def meant_moment(words: Sequence[str], place: int) -> str:
+    """Return what to do for the word at a place, where a time of the clock is said, or ""."""
+    return next(filter(None, _of_moment(words, place)), "")
+
+
+def meant_span(words: Sequence[str], place: int, *, is_repeated: bool) -> str:
+    """Return what to do for the word at a place, where a length of time is said, or ""."""
+    return next(_of_span(words, place, is_repeated=is_repeated), "")
+
+
+def _of_span(words: Sequence[str], place: int, *, is_repeated: bool) -> Iterator[str]:
+    text, after = _word(words, place), _word(words, place + 1)
+    if written := _span_at(words, place):
+        yield f'write "{written}"'
+    if _is_span(text):
+        yield "the larger unit stands first, and each once"
+    if re.fullmatch("[0-9]+", text):
+        if place:  # one alone is told by who reads it
+            yield f"say its unit, as in {text}s or {text}m"
+    elif is_repeated and looks_like_time(words[place]):
+        yield (
+            "it counts from now, and -s offset=... says how long it is to the first run; "
+            "what goes by the clock is a job in the crontab"
+        )
+    elif (text, after) == ("from", "now"):
+        yield 'leave "from now" out'
+    elif looks_like_time(words[place]):
+        yield "for a time of the clock: pycron at 18:00"
+
+
+def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
+    text, before, after = (_word(words, place + step) for step in (0, -1, 1))
+    for written in (text, text + after, before + text):
+        if found := _WITH_HALF.fullmatch(written):
+            yield _clock_of(found)
+    if clock := _CLOCKS.get(text):
+        yield f'write "{clock}"'
+    yield _from_now(words, place)
+    yield _date_of(text)
+    if text in _WEEKDAYS or "next" in {text, before}:
+        yield f"for that day {_ANY_DATE}"
+    if _ORDINAL.fullmatch(text) or _MONTHS & {text, before, after}:
+        yield _ANY_DATE
+    if _is_zone(words[place]):
+        yield f"for the zone: --tz {words[place]}"
+    if (found := _HOUR.fullmatch(text)) and int(found[1]) < 24 and ":" not in text:  # noqa: PLR2004
+        yield f'write "{int(found[1]):02}:{found[2] or "00"}"'
+
+
+def _from_now(words: Sequence[str], place: int) -> str:
+    """Return what to do where a length of time is added."""
+    text = _word(words, place)
+    bare = text.removeprefix("+")
+    span = _span_at(words, place + (text in {"+", "in"})) or (bare if _is_span(bare) else "")
+    if not span and re.fullmatch("[+][0-9]{2}:?[0-9]{2}", text):
+        return 'an offset stands behind the date and time, as in "2026-12-24T18:00+01:00"'
+    span = span or ("1h" if text.startswith("+") else "")
+    return f"for a time from now: pycron in {span}" if span else ""
+
+
+def _word(words: Sequence[str], place: int) -> str:
+    return words[place].casefold() if 0 <= place < len(words) else ""
+
+
+def _clock_of(found: re.Match[str]) -> str:
+    hour, minute = int(found[1]), int(found[2] or 0)
+    if not (1 <= hour <= 12 and minute < 60):  # noqa: PLR2004 - the hours of such a clock
+        return ""
+    return f'write "{hour % 12 + 12 * (found[3] == "p"):02}:{minute:02}"'
+
+
+def _date_of(text: str) -> str:
+    """Return how to write a date that is written otherwise."""
+    if found := _YEAR_FIRST.fullmatch(text):
+        parts = found[1], found[3], found[4]
+    elif found := _DAY_FIRST.fullmatch(text):
+        parts = found[3], found[2], found[1]
+    else:
+        return _ANY_DATE if _LIKE_DATE.fullmatch(text) and not _HOUR.fullmatch(text) else ""
+    try:
+        return f'write "{date(*map(int, parts)).isoformat()}"'
+    except ValueError:
+        return _ANY_DATE
+
+
+def _span_at(words: Sequence[str], place: int) -> str:
+    """Return as pycron writes it the length of time that a person's words say from a place on.
+
+    That is one number with its unit; "" where there is none, or where pycron reads it so, too.
+    """
+    text, after = _word(words, place).removeprefix("+"), _word(words, place + 1)
+    if text in {"a", "an", "one"} and after in _UNITS:
+        return f"1{_UNITS[after]}"
+    if text in _UNITS and text not in _SHORT_UNITS and not text.endswith("s"):
+        return f"1{_UNITS[text]}"
+    found = _WITH_UNIT.fullmatch(text)
+    if found is None:
+        return ""
+    number, unit = found[1], found[2] or after
+    return f"{number}{_UNITS[unit]}" if unit in _UNITS and unit != found[2][:1] else ""
+
+
+def _is_span(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _is_zone(word: str) -> bool:
+    return bool(re.match("[A-Z]", word)) and find_zone(word) is not None

@@ -1,0 +1,165 @@
+"""Where the time of ``pycron at``, ``in`` and ``every`` ends, and what is said of what is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crond_py.clock import SystemClock
+from crond_py.control.handlers import Handlers
+from tests.cli.program import environment, in_place
+from tests.cli.running import serving
+from tests.unit.control.fakes import FakeEngine, FakeService
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    """Make an engine that stores tasks."""
+    return FakeEngine()
+
+
+@pytest.fixture
+def env(tmp_path: Path, engine: FakeEngine) -> Iterator[dict[str, str]]:
+    """Return the environment of a client for whom a daemon with that engine is running."""
+    env = environment(tmp_path)
+    with serving(env, Handlers(engine, FakeService(), SystemClock())):
+        yield env
+
+
+def refused(engine: FakeEngine, env: dict[str, str], *arguments: str) -> str:
+    """Return why a command line is refused; nothing may have been stored."""
+    done = in_place(*arguments, env=env, check=2)
+    assert (done.stdout, engine.tasks) == ("", [])
+    return done.stderr.removeprefix("pycron: ").strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "way_out"),
+    [
+        ("at now + 1 hour", "+", "for a time from now: pycron in 1h"),
+        ("at now + 10 minutes echo x", "+", "for a time from now: pycron in 10m"),
+        ("at now +2days echo x", "+2days", "for a time from now: pycron in 2d"),
+        ("at 2126-12-24 6pm echo x", "6pm", 'write "18:00"'),
+        ("at 2126-12-24 12am echo x", "12am", 'write "00:00"'),
+        ("at 6:30 p.m. echo x", "p.m.", 'write "18:30"'),
+        ("at 2126-12-24 noon echo x", "noon", 'write "12:00"'),
+        ("at 18:00 Europe/Berlin echo x", "Europe/Berlin", "for the zone: --tz Europe/Berlin"),
+        ("at 18:00 UTC echo x", "UTC", "for the zone: --tz UTC"),
+        ("at 18:00 +01:00 echo x", "+01:00", "an offset stands behind the date and time"),
+        ("at 18:00 on monday echo x", "on", ""),
+        ("at 18:00 19:00 echo x", "19:00", ""),
+        ("at 18:00 24.12.2126 echo x", "24.12.2126", 'write "2126-12-24"'),
+        ("at 18:00 next friday echo x", "next", 'for that day write the date as in "2026-12-24"'),
+        ("in 1h 30 minutes echo x", "30", 'write "30m"'),
+        ("in 1h 30 echo x", "30", "say its unit, as in 30s or 30m"),
+        ("in 30m 1h echo x", "1h", "the larger unit stands first, and each once"),
+        ("in 1h from now echo x", "from", 'leave "from now" out'),
+        ("in 1h at 18:00 echo x", "at", "for a time of the clock: pycron at 18:00"),
+        ("every 1h from 18:00 echo x", "from", "it counts from now, and -s offset=..."),
+        ("every 1h on weekdays echo x", "on", "goes by the clock is a job in the crontab"),
+    ],
+)
+def test_a_part_of_the_time_is_not_taken_for_the_program(
+    line: str, word: str, way_out: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """What is not understood is named, with what to write; if it is the command, -- says so.
+
+    Behind a -- nobody asks: there it is the command, and before one it is a part of the time.
+    """
+    arguments = line.split()
+    said = refused(engine, env, *arguments)
+    assert said.startswith(f"'{word}' is not understood as part of a time")
+    assert way_out in said
+    assert f'{arguments[0]} takes "' in said
+    number = arguments.index(word)
+    assert f"put -- before it: pycron {' '.join(arguments[:number])} -- {word} ..." in said
+
+    ended = refused(engine, env, *arguments[: number + 1], "--", "echo", "x")
+    assert ended.startswith(f"'{word}' is not understood as part of a time")
+    assert "put --" not in ended
+
+    in_place(*arguments[:number], "--", word, "x", env=env)
+    (task,) = engine.tasks
+    assert json.loads(task.definition)["command"] == [word, "x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("at 24.12.2126 18:00", "'24.12.2126' is no time of the clock: write \"2126-12-24\""),
+        ("at 12/24/2126 18:00", "'12/24/2126' is no time of the clock: write the date as in \"20"),
+        ("at 21261224 18:00", "'21261224' is no time of the clock: write \"2126-12-24\""),
+        ("at monday 10:00", "'monday' is no time of the clock: for that day write the date as in"),
+        ("at 24 Dec 18:00", "'24' is no time of the clock: write the date as in \"2026-12-24\""),
+        ("at Dec 24 18:00", "'Dec' is no time of the clock: write the date as in \"2026-12-24\""),
+        ("at 6 pm", "'6' is no time of the clock: write \"18:00\""),
+        ("at 6pm", "'6pm' is no time of the clock: write \"18:00\""),
+        ("at 1830", "'1830' is no time of the clock: write \"18:30\""),
+        ("at 18.30", "'18.30' is no time of the clock: write \"18:30\""),
+        ("at midnight", "'midnight' is no time of the clock: write \"00:00\""),
+        ("at in 10 minutes", "'in' is no time of the clock: for a time from now: pycron in 10m"),
+        ("at 10 minutes", "'10' is no time of the clock: for a time from now: pycron in 10m"),
+        ("in 10 minutes", "'10' is no length of time: write \"10m\""),
+        ("in 10min", "'10min' is no length of time: write \"10m\""),
+        ("in an hour", "'an' is no length of time: write \"1h\""),
+        ("in 18:00", "'18:00' is no length of time: for a time of the clock: pycron at 18:00"),
+        ("every hour", "'hour' is no length of time: write \"1h\""),
+        ("every 2 weeks", "'2' is no length of time: write \"2w\""),
+        ("every monday", "'monday' is no length of time: it counts from now, and -s offset="),
+    ],
+)
+def test_the_first_word_that_is_not_understood_is_named(
+    line: str, said: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """It is the first, also where it is not the only one, and in one argument with the rest."""
+    name, *words = line.split()
+    for when in (words, [" ".join(words)]):
+        for command in (["--", "echo", "x"], ["echo", "x"]):
+            assert refused(engine, env, name, *when, *command).startswith(said)
+
+
+def test_in_one_argument_what_is_not_understood_is_no_command(
+    env: dict[str, str], engine: FakeEngine
+) -> None:
+    """Nobody has written a command there."""
+    said = refused(engine, env, "at", "now + 1 hour", "echo", "x")
+    assert said.startswith(
+        "'+' is not understood as part of a time: for a time from now: pycron in"
+    )
+    assert "put --" not in said
+
+
+def test_a_day_alone_is_not_recommended(env: dict[str, str], engine: FakeEngine) -> None:
+    """What the message says to write is no further fault."""
+    said = refused(engine, env, "at", "tomorrow", "noon", "echo", "x")
+    assert said.startswith("'noon' is not understood as part of a time: write \"12:00\" (")
+    assert "put --" not in said
+
+
+@pytest.mark.parametrize(
+    "words", [["w"], ["7z", "x"], ["2to3"], ["./at"], ["/usr/bin/at", "now"], ["echo", "30"]]
+)
+def test_what_is_no_part_of_a_time_is_the_command(
+    words: list[str], env: dict[str, str], engine: FakeEngine
+) -> None:
+    """So nobody needs a -- who does not write what is like a time."""
+    in_place("in", "1h", *words, env=env)
+    command = json.loads(engine.tasks[0].definition)["command"]
+    assert command == (words[0] if len(words) == 1 else words)
+
+
+@pytest.mark.parametrize("line", ["in 1h 30m", "at 18:00 tomorrow", "at tomorrow 18:00"])
+def test_a_time_alone_is_no_command(line: str, env: dict[str, str], engine: FakeEngine) -> None:
+    """The last word of it is not run."""
+    assert refused(engine, env, *line.split()).startswith("what is to be run is not said: pycron ")
+
+
+def test_behind_the_dashes_nothing_belongs_to_the_time(
+    env: dict[str, str], engine: FakeEngine
+) -> None:
+    """Whatever it looks like."""
+    in_place("in", "1h", "--", "30m", "x", env=env)
+    assert json.loads(engine.tasks[0].definition)["command"] == ["30m", "x"]
