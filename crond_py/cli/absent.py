@@ -23,6 +23,8 @@ from crond_py.runner.shellless import SHELL, split_simple
 
 _Named = TypeVar("_Named", bound="str | _Program")
 
+ONLY_ROOT: Final = "only a daemon of root can run jobs as another user"
+
 _MOST_NAMED: Final = 3
 _LARGEST_READ: Final = 1 << 20
 
@@ -52,12 +54,14 @@ def absent(crontab: Crontab) -> Iterator[str]:
     yield from _faults(jobs, "PATH", _paths, _fault_of_path)
 
 
-def absent_of_task(values: Mapping[str, Any]) -> Iterator[str]:
+def absent_of_task(
+    values: Mapping[str, Any], search_path: str | None, daemon_uid: int
+) -> Iterator[str]:
     """Yield a warning for each thing that is not there and a task names, by the keys of a job.
 
-    A program is looked up by its path alone: what PATH is the daemon's crontab says.
+    ``search_path`` is the PATH that it has if it says none; None where that is not known. So is a
+    user for whom the daemon, which is that of ``daemon_uid``, can run nothing.
     """
-    cwd, command, user = values.get("cwd"), values.get("command"), values.get("user")
     for key, fault_of in (
         ("cwd", _fault_of_directory),
         ("shell", _fault_of_shell),
@@ -66,13 +70,36 @@ def absent_of_task(values: Mapping[str, Any]) -> Iterator[str]:
         path = values.get(key)
         if isinstance(path, str) and path.startswith("/") and (fault := fault_of(path)):
             yield f"{key} {printable_line(path)}: {fault}"
+    program = _program_of_task(values, search_path)
+    if program is not None and (fault := _fault_of_program(program)):
+        where = "" if "/" in program.name else f" ({printable_line(program.path)})"
+        yield f"command {printable_line(program.name)}: {fault}{where}"
+    user = values.get("user")
+    if isinstance(user, str):
+        what, uid = f"user {printable_line(user)}", uid_of(user)
+        if uid is None:
+            yield f"{what}: there is no such user"
+        elif daemon_uid not in {0, uid}:
+            yield f"{what}: {ONLY_ROOT}"
+
+
+def _program_of_task(values: Mapping[str, Any], search_path: str | None) -> _Program | None:
+    """Return what a task executes, where that can be told without a shell and without its user."""
+    command, cwd, env = values.get("command"), values.get("cwd"), values.get("env")
     words = command if isinstance(command, list) else split_simple(str(command))
-    if words and "/" in words[0] and isinstance(cwd, str):
-        program = _Program(words[0], "", cwd)
-        if fault := _fault_of_program(program):
-            yield f"command {printable_line(words[0])}: {fault}"
-    if isinstance(user, str) and uid_of(user) is None:
-        yield f"user {printable_line(user)}: there is no such user"
+    if not words or (isinstance(command, str) and "shell" in values):
+        return None
+    own_path = env.get("PATH") if isinstance(env, dict) else None
+    path = search_path if own_path is None else str(own_path)
+    if "/" in words[0]:
+        places, path = [words[0]], ""
+    elif path is None or "env_file" in values:
+        return None
+    else:
+        places = path.split(":")
+    if not isinstance(cwd, str) and not all(each.startswith("/") for each in places):
+        return None  # it counts from the home of the task's user
+    return _Program(words[0], path, cwd if isinstance(cwd, str) else "/")
 
 
 def uid_of(user: str) -> int | None:

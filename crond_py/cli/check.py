@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.absent import absent, listed, uid_of
+from crond_py.cli.absent import ONLY_ROOT, absent, listed, uid_of
 from crond_py.cli.in_vain import in_vain
 from crond_py.cli.ledgers import reading
 from crond_py.cli.options import Crontab, CrontabArgument, Json, places_of
@@ -104,7 +104,7 @@ def _users(crontab: CrontabModel) -> Iterator[str]:
         if uid is None:
             yield f"{what}: there is no such user on this machine"
         elif os.geteuid() not in {0, uid}:
-            yield f"{what}: only a daemon of root can run jobs as another user"
+            yield f"{what}: {ONLY_ROOT}"
 
 
 def _groups(crontab: CrontabModel) -> Iterator[str]:

@@ -17,7 +17,7 @@ from crond_py.cli.records import standing
 from crond_py.cli.times import local_text, relative_text
 from crond_py.clock import SystemClock
 from crond_py.control.batches import size_of, submitted_for, task_values
-from crond_py.control.client import call
+from crond_py.control.client import Conversation
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import Submit, SubmittedTask
 from crond_py.dataclass import dataclass
@@ -158,9 +158,12 @@ def submit_one(
     values = {"command": command, **when}
     _put(values, options.values(), "--set")
     size_of(values)
-    stored = call(places.socket, Submit((values,), submitted_for())).tasks[0]
+    with Conversation(places.socket) as conversation:
+        answer = conversation.call(Submit((values,), submitted_for()))
+        daemon = conversation.peer
+    (stored,) = answer.tasks
     if stored.is_new:
-        for warning in absent_of_task(values):
+        for warning in absent_of_task(values, answer.search_path, daemon.uid):
             say.note(f"warning: {warning}")
     if as_json:
         say.out_json(submitted_record(stored))

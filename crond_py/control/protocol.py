@@ -143,9 +143,14 @@ class SubmittedTask:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedList:
-    """What has become of submitted tasks, in their order."""
+    """What has become of submitted tasks, in their order.
+
+    ``search_path`` is the PATH of tasks that say nothing of it, as [defaults] have it; None where
+    that is not known before they run.
+    """
 
     tasks: tuple[SubmittedTask, ...]
+    search_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from crond_py.crontab.setup_values import Login
 from crond_py.crontab.tasks import TaskOrder, TaskReader
 from crond_py.errors import Fault, RequestRefusedError, TaskRefusedError, UsageError
 from crond_py.ports import Clock, NewTask, Submitted
+from crond_py.runner.environment import PATH
+from crond_py.runner.shellless import SHELL
 
 
 class TaskSink(Protocol):
@@ -57,7 +59,7 @@ class Intake:
             return SubmittedList(())
         now = self._clock.now()
         stored = self._sink.submit([order.task(user, now) for order in orders])
-        return SubmittedList(tuple(map(_view, stored, orders)))
+        return SubmittedList(tuple(map(_view, stored, orders)), _search_path(self.crontab))
 
     def _read(self, tasks: Sequence[Mapping[str, Any]]) -> list[TaskOrder]:
         orders: list[TaskOrder] = []
@@ -70,6 +72,14 @@ class Intake:
         if faults:
             raise TaskRefusedError(tuple(faults))
         return orders
+
+
+def _search_path(crontab: Crontab) -> str | None:
+    """Return where programs are looked up, unless a file or another shell may say otherwise."""
+    inherited = crontab.defaults
+    if inherited.values["env_files"] or inherited.values["shell"] != SHELL:
+        return None
+    return inherited.env.get("PATH", PATH)
 
 
 def submitter(name: str | None, peer: Peer) -> str:

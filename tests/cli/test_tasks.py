@@ -20,9 +20,12 @@ import pytest
 
 from crond_py.cli import submit as submit_module
 from crond_py.clock import SystemClock
+from crond_py.control import client as client_module
+from crond_py.control.address import Peer
 from crond_py.control.batches import LONGEST_TASK
 from crond_py.control.handlers import Handlers
 from crond_py.control.protocol import MOST_TASKS
+from crond_py.crontab import load_crontab
 from crond_py.errors import LedgerError
 from crond_py.model import Scale, Task
 from crond_py.ports import NewTask, Submitted
@@ -141,6 +144,66 @@ def test_what_is_not_there_is_warned_of(env: dict[str, str], engine: FakeEngine)
     ]
     assert len(engine.tasks) == 1
     assert pycron("in", "1h", "--", "/bin/sh", "-c", "x", env=env).stderr == ""
+
+
+def test_a_program_that_is_not_on_the_path_is_warned_of(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    """That is the PATH of a job, not the caller's, or the task's own."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "poll"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    caller = {**env, "PATH": f"{tmp_path}/bin:{env['PATH']}"}
+    usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    said = f"pycron: warning: command poll: it is not found on PATH ({usual})\n"
+    own = ("-s", f"env.PATH={tmp_path}/bin")
+    for options, command, expected in (
+        ((), ("poll", "x"), said),
+        ((), ("poll x",), said),
+        ((), ("poll x | cat",), ""),
+        ((), ("echo", "x"), ""),
+        (("-s", "shell=/bin/bash"), ("poll x",), ""),
+        (own, ("poll",), ""),
+        (own, ("sort",), said.replace(usual, f"{tmp_path}/bin").replace("poll", "sort")),
+        (("-s", f"env_file={program}"), ("poll",), ""),
+        (("-s", "env.PATH=bin"), ("poll",), said.replace(usual, "bin")),
+        (("-s", "env.PATH=bin", "--cwd", str(tmp_path)), ("poll",), ""),
+    ):
+        done = in_place("in", "1h", *options, "--", *command, env=caller)
+        assert done.stderr == expected, (options, command)
+
+
+def test_what_a_file_or_a_shell_of_the_defaults_may_find_is_not_warned_of(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    """Nobody knows before it runs; a PATH of the defaults is known."""
+    env = environment(tmp_path)
+    lines = ('env_file = "/etc/environment"', 'shell = "/bin/bash"', "")
+    for number, text in enumerate(
+        (*(f"[defaults]\n{line}\n" for line in lines), '[env]\nPATH="/"')
+    ):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(f"{text}\n[jobs]\n")
+        service = FakeService(crontab=load_crontab(file))
+        with serving(env, Handlers(engine, service, SystemClock())):
+            done = in_place("in", "1h", "--", "nosuchprogram", env=env)
+        assert ("nosuchprogram: it is not found on PATH" in done.stderr) == (number > 1)
+    assert "on PATH (/)" in done.stderr
+
+
+def test_a_user_that_the_daemon_cannot_become_is_warned_of(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a daemon of root can run anything as another user; each can as its own."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    monkeypatch.setattr(client_module, "peer_of", lambda _: Peer(1, nobody))
+    warning = "pycron: warning: user root: only a daemon of root can run jobs as another user\n"
+    for user, said in (("root", warning), ("nobody", ""), (str(nobody), "")):
+        assert in_place("in", "1h", "--user", user, "--", "true", env=env).stderr == said
+    monkeypatch.undo()
+    said = in_place("in", "1h", "--user", "nobody", "--", "true", env=env).stderr
+    assert said == "" or os.geteuid() != 0
 
 
 def test_another_users_task_begins_at_home(env: dict[str, str], engine: FakeEngine) -> None:
