@@ -7,6 +7,7 @@ cycles of that head, so it cannot wait for itself, nor for jobs whose heads are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from crond_py.crontab.faults import nearest, quoted
@@ -18,7 +19,8 @@ Refuse = Callable[[str, tuple[str | int, ...], str, str], None]
 """Enters a fault of a job: its name, the path of the key below it, the message, the way out."""
 
 
-_MISSED_KEYS = ("missed", "missed_within", "missed_limit")
+_KEYS_OF_TIMES = ("timezone", "dst_gap", "dst_fold", "missed", "missed_within", "missed_limit")
+"""What decides beside a schedule when a job is due, or what of that is made up."""
 
 _MOST_CIRCLES = 20
 """How many circles are told at once; to find each of them takes a look at all jobs."""
@@ -27,8 +29,8 @@ _MOST_CIRCLES = 20
 def check_chains(jobs: Mapping[str, Job], named: Mapping[str, object], refuse: Refuse) -> None:
     """Refuse names that there are not, circles, and jobs that wait for others of other cycles.
 
-    ``named`` has all jobs of the files, ``jobs`` only those without a fault; what follows from a
-    job with a fault is not looked at.
+    ``named`` has all jobs of the files, ``jobs`` only those without a fault. What follows from
+    another cycle or none because of a fault further up is not told: only who has it is.
     """
     chains = {
         name: job.trigger for name, job in jobs.items() if isinstance(job.trigger, AfterTrigger)
@@ -42,12 +44,16 @@ def check_chains(jobs: Mapping[str, Job], named: Mapping[str, object], refuse: R
         name: [upstream for upstream in trigger.conditions if upstream in jobs]
         for name, trigger in chains.items()
     }
-    _refuse_circles(graph, refuse)
-    _refuse_joins(jobs, graph, refuse)
+    unsure = {
+        name for name, trigger in chains.items() if not jobs.keys() >= trigger.conditions.keys()
+    }
+    unsure |= _refuse_circles(graph, refuse)
+    _refuse_joins(jobs, graph, unsure, refuse)
 
 
-def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> None:
-    """Refuse each circle once, and take it apart."""
+def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> set[str]:
+    """Refuse each circle once, and take it apart; return the jobs where that was done."""
+    apart: set[str] = set()
     for _ in range(_MOST_CIRCLES):
         try:
             TopologicalSorter(graph).prepare()
@@ -60,21 +66,28 @@ def _refuse_circles(graph: dict[str, list[str]], refuse: Refuse) -> None:
             path = " after ".join(map(quoted, around))
             refuse(name, ("after",), f"waits for itself: {path}", "take one of them out")
             graph[name] = []
+            apart.add(name)
         else:
-            return
+            return apart
     graph.clear()  # the rest is told when these are mended
+    return apart
 
 
-def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refuse: Refuse) -> None:
-    """Refuse jobs that follow from heads that are due at different times."""
+def _refuse_joins(
+    jobs: Mapping[str, Job], graph: Mapping[str, list[str]], unsure: set[str], refuse: Refuse
+) -> None:
+    """Refuse jobs that follow from heads that are due at different times.
+
+    Of those that are ``unsure`` not all heads are known, because of a fault that is told.
+    """
     heads: dict[str, dict[str, str]] = {}  # of each job: its heads by what they are due at
     for name in TopologicalSorter(graph).static_order():
         upstreams = graph.get(name)
-        if not upstreams:
+        if not upstreams and name not in unsure:
             heads[name] = {_times_of(jobs[name]): name}
             continue
         mine: dict[str, str] = {}
-        for upstream in upstreams:
+        for upstream in upstreams or ():
             mine.update(heads[upstream])
         if len(mine) > 1:
             first, second = sorted(mine.values())[:2]
@@ -84,18 +97,24 @@ def _refuse_joins(jobs: Mapping[str, Job], graph: Mapping[str, list[str]], refus
                 f"follows from {quoted(first)} and {quoted(second)}, whose cycles differ",
                 _way_out(jobs[first], jobs[second]),
             )
-            mine = dict(list(mine.items())[:1])
+            mine = {}  # which of them it is to follow nobody knows
         heads[name] = mine
 
 
 def _way_out(first: Job, second: Job) -> str:
     """Say what would give two heads the same cycles; name the keys where these alone differ."""
-    if not _has_own_times(first) and fingerprint(first) == fingerprint(second):
-        differing = [key for key in _MISSED_KEYS if getattr(first, key) != getattr(second, key)]
-        return f"give both the same {' and '.join(differing)}"
+    theirs = {key: getattr(second, key) for key in _KEYS_OF_TIMES}
+    if not _has_own_times(first) and _times_of(replace(first, **theirs)) == _times_of(second):
+        differing = [
+            key
+            for key, value in theirs.items()
+            if _times_of(replace(first, **{key: value})) != _times_of(first)
+        ]
+        *others, last = differing
+        return f"give both the same {', '.join(others)}{' and ' if others else ''}{last}"
     return (
         "let both follow from one job, or give them an equal schedule (or at, or every with align)"
-        " without H and jitter, and the same missed keys"
+        " without H and jitter, and the same timezone, dst and missed keys"
     )
 
 
@@ -103,7 +122,8 @@ def _times_of(job: Job) -> str:
     """Return what is the same for jobs that are due at the same instants, and miss the same."""
     if _has_own_times(job):
         return f"job {job.name}"
-    return " ".join([fingerprint(job), *(str(getattr(job, key)) for key in _MISSED_KEYS)])
+    missed = (str(getattr(job, key)) for key in _KEYS_OF_TIMES if key.startswith("missed"))
+    return " ".join([fingerprint(job), *missed])
 
 
 def _has_own_times(job: Job) -> bool:

@@ -57,7 +57,7 @@ def test_a_chain_of_many(crontab: Path) -> None:
 
 WAY_OUT = (
     "let both follow from one job, or give them an equal schedule (or at, or every with align)"
-    " without H and jitter, and the same missed keys"
+    " without H and jitter, and the same timezone, dst and missed keys"
 )
 
 
@@ -141,6 +141,78 @@ def test_a_fault_of_a_job_is_not_one_of_those_that_follow(crontab: Path) -> None
     text = '[jobs.head]\nschedule = "61 * * * *"\ncommand = "true"\n' + job("a", '["head"]')
     (fault,) = faults(crontab, text)
     assert "jobs.head.schedule" in fault
+
+
+DIAMOND = job("b", '["head"]') + job("c", '["head"]') + job("d", '["b", "c"]')
+OTHER = '[jobs.other]\nschedule = "@hourly"\ncommand = "true"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (HEAD.replace("true", "true\\u0000") + DIAMOND, ["head.command"]),
+        (HEAD + 'timeout = "5"\n' + DIAMOND, ["head.timeout"]),
+        (HEAD + 'pool = "none"\n' + DIAMOND, ["head.pool"]),
+        (HEAD.replace("30 2", "30 25") + DIAMOND, ["head.schedule"]),
+        (HEAD + DIAMOND.replace('["head"]', '["haed"]', 1), ["b.after"]),
+        (HEAD + OTHER + job("a", '["a"]') + job("b", '["a", "head"]'), ["a.after"]),
+        (
+            HEAD + job("s", '["t"]') + job("t", '["u"]') + job("u", '["s", "head"]')
+            + job("v", '["u", "head"]'),
+            ["s.after"],
+        ),
+        (HEAD + OTHER + job("b", '["head", "other"]') + job("c", '["b", "other"]'), ["b.after"]),
+        # What two good heads have between them is told, whatever else is wrong.
+        (
+            HEAD + OTHER + job("bad", '["head"]', 'timeout = "5"\n')
+            + job("b", '["bad", "head", "other"]') + job("c", '["bad", "other"]'),
+            ["bad.timeout", "b.after"],
+        ),
+    ],
+    ids=[
+        "command", "timeout", "pool", "schedule", "name", "itself", "circle", "join", "two-good",
+    ],
+)  # fmt: skip
+def test_a_join_is_not_accused_of_a_fault_further_up(
+    crontab: Path, text: str, places: list[str]
+) -> None:
+    """P7: one mistake is one fault, at the job that has it; what follows would be right."""
+    assert [fault.split(": ")[1] for fault in faults(crontab, text)] == [
+        f"jobs.{place}" for place in places
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "first", "second", "keys"),
+    [
+        ('schedule = "@daily"', 'timezone = "Asia/Tokyo"', 'timezone = "UTC"', "timezone"),
+        ('schedule = "@daily"', 'timezone = "Asia/Tokyo"', "", "timezone"),
+        ('schedule = "@daily"', 'dst_gap = "skip"', 'dst_gap = "run"', "dst_gap"),
+        ('schedule = "@daily"', 'dst_fold = "both"', 'dst_fold = "first"', "dst_fold"),
+        (
+            'schedule = "@daily"',
+            'timezone = "Asia/Tokyo"\ndst_fold = "both"\nmissed = "all"',
+            'timezone = "UTC"\ndst_fold = "first"',
+            "timezone, dst_fold and missed",
+        ),
+        (
+            'every = "6h"\nalign = "day"',
+            'timezone = "Asia/Tokyo"\ndst_gap = "skip"',
+            'timezone = "UTC"\ndst_gap = "run"',
+            "timezone",  # the other has no say in when this is due
+        ),
+    ],
+)
+def test_the_keys_by_which_equal_schedules_differ_are_named(
+    crontab: Path, when: str, first: str, second: str, keys: str
+) -> None:
+    """Nobody who wrote one schedule twice is told to do that."""
+    text = "".join(
+        f'[jobs.{name}]\n{when}\n{more}\ncommand = "true"\n'
+        for name, more in (("x", first), ("y", second))
+    )
+    (fault,) = faults(crontab, text + job("b", '["x", "y"]'))
+    assert fault.endswith(f"whose cycles differ (give both the same {keys})")
 
 
 def test_heads_that_make_up_otherwise_cannot_be_joined(crontab: Path) -> None:
