@@ -23,6 +23,7 @@ from crond_py.control.protocol import Submit, SubmittedTask
 from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.errors import Fault, PycronError, TaskRefusedError, UsageError
+from crond_py.model import task_job
 from crond_py.places import Places
 
 EXAMPLES = (
@@ -38,6 +39,9 @@ _SOON_S: Final = 0.2
 
 _MOST_FAULTS: Final = 100
 """How many faults are told one by one."""
+
+_MOST_STRETCHES: Final = 5
+"""How many stretches of numbers are told."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _PARTS: Final = frozenset((b"[", b"{", b"]", b"}", b"[{", b"},", b"}]"))
@@ -211,6 +215,31 @@ class _Progress:
         return int(self._watch.elapsed().total_seconds() * 1_000_000)
 
 
+class _Numbers:
+    """The numbers of the tasks that were stored. Those of others may lie between them."""
+
+    def __init__(self) -> None:
+        self._stretches: list[list[int]] = []  # the first and the last of some without a gap
+        self._more = 0
+
+    def add(self, number: int) -> None:
+        """Enter a number that is larger than those before."""
+        stretches = self._stretches
+        if not self._more and stretches and number == stretches[-1][1] + 1:
+            stretches[-1][1] = number
+        elif len(stretches) < _MOST_STRETCHES:
+            stretches.append([number, number])
+        else:
+            self._more += 1
+
+    def __str__(self) -> str:
+        told = [
+            task_job(first) + (f" to {task_job(last)}" if last > first else "")
+            for first, last in self._stretches
+        ]
+        return ", ".join(told) + (f" and {self._more} more" if self._more else "")
+
+
 @dataclass(slots=True)
 class _Submission:
     """How far it has come. Once a task was refused the rest is only checked."""
@@ -227,8 +256,7 @@ class _Submission:
     checked: int = 0
     faults: int = 0
     progress: _Progress = field(default_factory=_Progress)
-    first: SubmittedTask | None = None
-    last: SubmittedTask | None = None
+    numbers: _Numbers = field(default_factory=_Numbers)
 
     @property
     def name(self) -> str:
@@ -272,9 +300,9 @@ class _Submission:
 
     def _note(self, stored: tuple[SubmittedTask, ...], good: list[_Entry]) -> None:
         for task, entry in zip(stored, good, strict=False):
-            self.first = self.first or task
-            self.last = task
-            self.new += task.is_new
+            if task.is_new:
+                self.new += 1
+                self.numbers.add(task.id)
             if task.differs:
                 self._note_differing(task, entry)
             self.over += not task.is_new and task.ended_at is not None
@@ -327,9 +355,7 @@ class _Submission:
             return
         if only_check:
             say.out(f"{self.checked} task{'' if self.checked == 1 else 's'}, all good")
-        elif self.first is not None and self.last is not None and self.first.job != self.last.job:
-            say.out(f"{self._stored()}: {self.first.job} to {self.last.job}")
-        elif self.first is not None:
-            say.out(f"{self._stored()}: {self.first.job}")
+        elif self.tasks:
+            say.out(f"{self._stored()}{f': {self.numbers}' if self.new else ''}")
         else:
             say.note(f"there are no tasks in {self.name}")

@@ -10,7 +10,8 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -358,6 +359,33 @@ def test_a_file_is_stored_line_by_line(env: dict[str, str], engine: FakeEngine) 
     assert max(asked[1] for asked in engine.asked) == MOST_TASKS  # type: ignore[type-var]
 
 
+def test_only_what_was_stored_now_is_numbered(
+    env: dict[str, str], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers that lie between are those of others, and so may be any that were there before."""
+    text = lines(*({"command": "a", "in": "1m", "key": str(n)} for n in range(14)))
+    file = Path(env["HOME"]) / "tasks.jsonl"
+
+    def submitted(number: int) -> str:
+        file.write_text("".join(text.splitlines(keepends=True)[:number]))
+        return in_place("submit", str(file), env=env).stdout.rpartition(".jsonl")[2]
+
+    in_place("in", "1h", "--key", "1", "--", "true", env=env)
+    assert submitted(4) == ": task:2 to task:4\n"
+    assert submitted(4) == "\n"
+    monkeypatch.setattr(submit_module, "packed", lambda entries, _: ([one] for one in entries))
+    store = engine.submit
+
+    def beside_others(tasks: Sequence[NewTask]) -> list[Submitted]:
+        stored = store(tasks)
+        if stored[0].is_new and tasks[0].key not in {"4", "5", "6"}:
+            store([replace(tasks[0], key=None)])
+        return stored
+
+    monkeypatch.setattr(engine, "submit", beside_others)
+    assert submitted(14) == ": task:5 to task:8, task:10, task:12, task:14, task:16 and 2 more\n"
+
+
 def test_standard_input_is_a_file_too(env: dict[str, str], engine: FakeEngine) -> None:
     """So that a program can be put in front."""
     done = subprocess.run(
@@ -375,7 +403,7 @@ def test_a_prefix_makes_keys_of_the_lines(env: dict[str, str], engine: FakeEngin
     assert [task.key for task in engine.tasks] == ["night:1", "own"]
     again = submit(text + lines({"command": "c", "in": "1m"}), "--key", "night", env=env)
     assert again.stdout == (
-        "1 task stored, 2 were there before, up to line 3 of tasks.jsonl: task:1 to task:3\n"
+        "1 task stored, 2 were there before, up to line 3 of tasks.jsonl: task:3\n"
     )
     assert [task.key for task in engine.tasks] == ["night:1", "own", "night:3"]
 
