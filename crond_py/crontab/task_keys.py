@@ -23,6 +23,7 @@ LONGEST_KEY: Final = 200
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|$)")
 _OF_JOBS: Final = "is a key of jobs in a crontab, not of tasks"
+_NO_BYTES: Final = "leave it out; output_limit bounds what each run keeps"
 _LEFT_OUT: Final = {
     "schedule": "write at, in or every; a timetable belongs in the crontab",
     "startup": "write at, in or every",
@@ -90,7 +91,9 @@ class _KeyText(Kind):
 _KINDS: Final[dict[str, Kind]] = {
     "at": MomentText(),
     "umask": _OctalText(),
-    "keep": Keep({name: bound for name, bound in KEEP_KEYS.items() if name != "bytes"}),
+    "keep": Keep(
+        {**KEEP_KEYS, "bytes": replace(KEEP_KEYS["bytes"], kind=Never(_OF_JOBS, _NO_BYTES))}
+    ),
     **{name: Never(_OF_JOBS, way_out) for name, way_out in _LEFT_OUT.items()},
 }
 _DOCS: Final = {

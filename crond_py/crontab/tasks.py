@@ -38,6 +38,10 @@ _BESIDE: Final = frozenset(
 )
 
 
+_MERGED: Final = ("env", "retry", "limits")
+"""Tables that are put together key by key with what is inherited."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOrder:
     """A task that has been read; when it is due depends on when it is handed in.
@@ -77,6 +81,10 @@ class TaskOrder:
         handed in.
         """
         own, other = json.loads(self.definition), json.loads(task.definition)
+        for said in (own, other):
+            for name in _MERGED:  # one without keys says as little as none
+                if not said.get(name, True):
+                    del said[name]
         yield from (name for name in {**own, **other} if own.get(name) != other.get(name))
         if self.period != task.period:
             yield "every"
