@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,13 +29,14 @@ from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
-from crond_py.errors import TaskRefusedError, UnknownNameError
+from crond_py.errors import Fault, TaskRefusedError, UnknownNameError, UsageError
 from crond_py.model import Run, Scale, Task, task_id_of, task_job
 from crond_py.places import find_places
 from crond_py.ports import LedgerReader, TaskQuery
 
 _PAGE: Final = 1000
 _NONE: Final = timedelta(0)
+_IN: Final = re.compile(r"(?<=stands beside )in(?=;)|(?<=\bat, )in(?= and every\b)")
 
 Span = str | timedelta
 """A length of time: text with units ("90s", "1h30m") or a timedelta."""
@@ -163,9 +165,11 @@ class Client:
         """
         said = {"command": command, "at": at, "in": in_, "every": every, "key": key, **keys}
         values = task_values(said)
-        size_of(values)
-        request = Submit((values,), submitted_for())
-        return call(self._places.socket, request).tasks[0]
+        try:
+            size_of(values)
+            return call(self._places.socket, Submit((values,), submitted_for())).tasks[0]
+        except TaskRefusedError as error:
+            raise TaskRefusedError(tuple(map(_in_python, error.faults))) from None
 
     def submit_many(self, tasks: Iterable[Mapping[str, Any]]) -> list[SubmittedTask]:
         """Store tasks, each given by the keys that ``submit`` takes (``in_`` is ``in`` here).
@@ -203,22 +207,20 @@ class Client:
 
         That run has an outcome; it is None where the ledger has forgotten it. A task with ``every``
         is over when it is cancelled. Raises TimeoutError where the task is not over within
-        ``timeout`` (a number is in seconds, None: any time), and UnknownNameError where there is
-        no such task.
+        ``timeout`` (a number is in seconds, None: any time), UnknownNameError where there is
+        no such task, and UsageError for a timeout that is no length of time.
         """
-        task_id = _id_of(task)
-        if timeout is not None and not isinstance(timeout, timedelta):
-            timeout = timedelta(seconds=timeout)
+        task_id, limit = _id_of(task), _limit(timeout)
         with Conversation(self._places.socket) as conversation:
             answer = wait_until(
                 conversation,
-                lambda limit: WaitTask(task_id, limit),
+                lambda slice_: WaitTask(task_id, slice_),
                 lambda answer: answer.is_over,
-                timeout,
+                limit,
                 Watch.begin(),
             )
         if not answer.is_over:
-            message = f"{task_job(task_id)} is not over within {timeout}"
+            message = f"{task_job(task_id)} is not over within {limit}"
             raise TimeoutError(message)
         return answer.run
 
@@ -268,6 +270,30 @@ def _id_of(task: TaskLike) -> int:
         message = f'{task!r} is no task: say its number, or "task:17"'
         raise TypeError(message)
     return number
+
+
+def _limit(timeout: timedelta | float | None) -> timedelta | None:
+    """Return how long is waited at most. Raises UsageError."""
+    if timeout is None:
+        return None
+    try:
+        limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+    except (ValueError, OverflowError):
+        limit = -timedelta.resolution
+    if limit < _NONE:
+        message = f"timeout must be a length of time, in seconds or a timedelta, not {timeout!r}"
+        raise UsageError(f"{message}; None waits for as long as it takes")
+    return limit
+
+
+def _in_python(fault: Fault) -> Fault:
+    """Return a fault with the key ``in`` as ``submit`` calls it: that is a word of Python's."""
+    return replace(
+        fault,
+        key="in_" if fault.key == "in" else fault.key,
+        message=_IN.sub("in_", fault.message),
+        suggestion=_IN.sub("in_", fault.suggestion),
+    )
 
 
 # --- what is stored -------------------------------------------------------------------------------

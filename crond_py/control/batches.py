@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any, Final, TypeVar
 
 from crond_py.clock import check_aware
@@ -18,6 +18,8 @@ from crond_py.schedule import format_duration
 _ENVELOPE_BYTES: Final = 1024
 LONGEST_TASK: Final = MAX_REQUEST_BYTES - _ENVELOPE_BYTES
 """How many bytes a task has at most, as JSON in ASCII."""
+
+_LONGEST_SHOWN: Final = 60
 
 _SUDO: Final = ("SUDO_UID", "SUDO_USER")
 _JSON: Final = json.JSONEncoder(separators=(",", ":"))
@@ -65,18 +67,42 @@ def _span_text(span: timedelta) -> str:
 def size_of(values: Mapping[str, Any], path: str = "", line: int = 0) -> int:
     """Return how many bytes a task takes in a request.
 
-    Raises TaskRefusedError, for a task that is from that place, where no request can carry it, and
-    UsageError where something in it is no value that JSON has.
+    Raises TaskRefusedError, for a task that is from that place, where no request can carry it, or
+    something in it is no value that JSON has.
     """
     try:
         size = len(_JSON.encode(values)) + 1
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"a task that is submitted is not plain data: {error}") from None
+        key, message = next(_misfits(values, ""), ("", f"is not plain data: {error}"))
+        raise TaskRefusedError((Fault(path, line, key, message),)) from None
     if size > LONGEST_TASK:
         message = f"has {size} bytes as JSON, and a task has at most {LONGEST_TASK}"
         fault = Fault(path, line, "", message, "put what is long into a file")
         raise TaskRefusedError((fault,))
     return size
+
+
+def _misfits(value: object, key: str) -> Iterator[tuple[str, str]]:
+    """Yield the place of each value that JSON does not have, and what is wrong with it."""
+    match value:
+        case None | str() | bool() | int() | float():
+            return
+        case Mapping():
+            for name, each in value.items():
+                yield from _misfits(each, f"{key}.{name}" if key else str(name))
+        case list():
+            for place, each in enumerate(value):
+                yield from _misfits(each, f"{key}[{place}]")
+        case date() | time():
+            wanted = 'a datetime with a time zone, or text such as "2026-12-24T18:00:00+01:00"'
+            yield key, f"must be {wanted}, not {value!r}"
+        case _:
+            plain = "text, numbers, booleans, and lists and mappings of these"
+            yield key, f"is not plain data ({plain}), but {_shortened(repr(value))}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def packed(entries: Iterable[T | None], size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crond_py import Client, DaemonNotRunningError, ScheduleError, SubmittedTask
+from crond_py.errors import TaskRefusedError, UsageError
 from tests.support.clock import START
 
 
@@ -27,6 +29,57 @@ def test_a_datetime_names_an_instant(client: Client) -> None:
         client.submit_many([{"command": "true", "at": naive}])
     with pytest.raises(DaemonNotRunningError):
         client.submit("true", at=START)
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        (
+            {"at": date(2126, 12, 24)},
+            (
+                "at: must be a datetime with a time zone, or text such as"
+                ' "2026-12-24T18:00:00+01:00", not datetime.date(2126, 12, 24)'
+            ),
+        ),
+        (
+            {"in_": b"1h"},
+            (
+                "in_: is not plain data (text, numbers, booleans, and lists and mappings of these),"
+                " but b'1h'"
+            ),
+        ),
+        (
+            {"in_": "1h", "stdin": {"file": [Path("a"), {1}, 2j]}},
+            (
+                "stdin.file[2]: is not plain data (text, numbers, booleans, and lists and"
+                " mappings of these), but 2j"
+            ),
+        ),
+    ],
+)
+def test_what_is_no_plain_data_is_told_with_its_key(
+    client: Client, keys: dict[str, Any], fault: str
+) -> None:
+    """What is wanted is said in Python's words, and nobody has to be asked for it."""
+    with pytest.raises(TaskRefusedError) as caught:
+        client.submit("true", **keys)
+    assert str(caught.value) == fault
+    with pytest.raises(TaskRefusedError) as caught:
+        client.submit_many([{"command": "true", "in": "1h"}, {"command": "true", **keys}])
+    assert str(caught.value) == f"submitted:2: {fault}"
+
+
+@pytest.mark.parametrize(
+    "timeout", [float("nan"), float("inf"), 1e300, -1, -0.5, timedelta(seconds=-1)]
+)
+def test_what_is_no_time_to_wait(client: Client, timeout: float | timedelta) -> None:
+    """A sentence of pycron's own, before the daemon is asked."""
+    with pytest.raises(UsageError) as caught:
+        client.wait(17, timeout)
+    assert str(caught.value) == (
+        f"timeout must be a length of time, in seconds or a timedelta, not {timeout!r}; "
+        "None waits for as long as it takes"
+    )
 
 
 @pytest.mark.parametrize("tasks", [["true"], {"command": "true", "in": "1s"}, [None]])
