@@ -60,6 +60,10 @@ _ELSEWHERE: Final = {
     "enable": "write enabled = true in the crontab, then: pycron reload",
     "disable": "write enabled = false in the crontab, then: pycron reload",
     "add": "write the job into the crontab, then: pycron reload",
+    "atq": "pycron tasks shows what is to come",
+    "atrm": "pycron cancel takes a task back",
+    "batch": "pycron in 0s hands in a command, and a pool bounds how many run at once",
+    "crontab": "edit the crontab, then: pycron reload; pycron list shows its jobs",
     "remove": "take the job out of the crontab, then: pycron reload",
 }
 """Commands of other programs, and what to do here."""
@@ -70,6 +74,15 @@ _PIPE_CLOSED: Final = 141  # as a shell shows a program that SIGPIPE has ended
 
 class _Command(TextValues, TyperCommand):
     """One command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments; a fault knows of which command it is."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]  # an error of usage has one
+            raise
 
 
 class _TaskCommand(RunsWords, _Command):

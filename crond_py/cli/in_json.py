@@ -18,6 +18,7 @@ _WHAT_WAS_SAID: Final = ", not "
 def in_json(fault: Fault) -> Fault:
     """Return the fault with its examples in JSON; what it quotes of the task stays as it is."""
     message, mark, said = fault.message.partition(_WHAT_WAS_SAID)
+    said = "null" if said == "None" else said  # text stands in quotes
     return replace(
         fault, message=_rewritten(message) + mark + said, suggestion=_rewritten(fault.suggestion)
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from crond_py.errors import PycronError, UsageError
+from crond_py.model import Outcome, State
 from crond_py.places import Places, find_places
 
 if TYPE_CHECKING:
@@ -48,8 +49,19 @@ StateDir = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, with instants in UTC.")]
 
 
+_STATES: Final = frozenset({"ended", "pending", "waiting", *State, *Outcome})
+
+
 def places_of(crontab: str | None, state_dir: str | None) -> Places:
-    """Return the places that the options name, with the usual ones for the rest."""
+    """Return the places that the options name, with the usual ones for the rest.
+
+    Raises UsageError where --state is given what is no directory, but a state to look for.
+    """
+    if state_dir and state_dir in _STATES and not Path(state_dir).exists():
+        raise UsageError(
+            f"there is no directory {state_dir!r}, and --state is short for --state-dir; "
+            f"pycron history has --outcome to choose by (for a directory: ./{state_dir})"
+        )
     return find_places(
         crontab=Path(crontab) if crontab else None,
         state_dir=Path(state_dir) if state_dir else None,
@@ -155,7 +167,10 @@ class RunsWords:
             options.append(each)
             if each in known:
                 is_flag = getattr(known[each], "is_flag", True)
-                options += [] if is_flag else itertools.islice(rest, 1)
+                value = [] if is_flag else list(itertools.islice(rest, 1))
+                if not (is_flag or value):
+                    raise UsageError(f"option {each!r} requires an argument; see {path} --help")
+                options += value
             elif each.startswith("--") and each.partition("=")[0] not in known:
                 raise UsageError(_no_such_option(path, each.partition("=")[0]))
         return options, words, None
@@ -172,10 +187,21 @@ class RunsWords:
             )
 
 
+_WHEN: Final = {"at": "18:00", "in": "10m", "every": "5m"}
+
+
 def _no_such_option(path: str, option: str) -> str:
     """Say that a command that hands in a task has no such option, and what it has for it."""
     from crond_py.crontab.task_keys import TASK_KEYS  # noqa: PLC0415 - only for a typing mistake
 
     key = option.removeprefix("--").replace("-", "_")
-    way_out = f"give that key of a job: -s {key}=..." if key in TASK_KEYS else f"see {path} --help"
+    known = TASK_KEYS.get(key)
+    if key in _WHEN:
+        way_out = f"when it is due stands first, as in: pycron {key} {_WHEN[key]} -- command ..."
+    elif key == "command":
+        way_out = f"it stands last, as in: {path} ... -- command ..."
+    elif known is not None and known.is_supported:
+        way_out = f"give that key of a job: -s {key}=..."
+    else:
+        way_out = f"see {path} --help"
     return f"no such option: {option}; {way_out}"

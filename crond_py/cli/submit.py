@@ -80,6 +80,10 @@ def command(
     at home unless they have "cwd". With --json each stored task is printed as JSON on a line of its
     own. --check asks the daemon, too: by its crontab a task is good or not.
     """
+    if key == "":
+        raise UsageError(
+            "--key is empty: say a name of your own, which each line's key begins with"
+        )
     submission = _Submission(places_of(crontab, state_dir), file, as_json=as_json)
     submission.is_storing = not only_check
     with _opened(file) as lines:

@@ -76,6 +76,14 @@ def test_no_command_is_a_usage_error_with_the_help(env: dict[str, str]) -> None:
         (["nxt"], "there is no command 'nxt'; did you mean 'next'?"),
         (["restart"], "there is no command 'restart'; stop pycron and start it again"),
         (["kill", "x"], "there is no command 'kill'; pycron cancel ends runs"),
+        (["atq"], "there is no command 'atq'; pycron tasks shows what is to come"),
+        (["atrm", "3"], "there is no command 'atrm'; pycron cancel takes a task back"),
+        (["batch"], "there is no command 'batch'; pycron in 0s hands in a command"),
+        (["tasks", "--state", "waiting"], "there is no directory 'waiting', and --state is short"),
+        (["history", "--state", "failed"], "pycron history has --outcome to choose by"),
+        (["list", "--state-dir=running"], "(for a directory: ./running)"),
+        (["submit", "--key"], "option '--key' requires an argument; see pycron submit --help"),
+        (["in", "1h", "--key"], "option '--key' requires an argument; see pycron in --help"),
         (["frobnicate"], "there is no command 'frobnicate'; see pycron --help"),
         (["--frobnicate"], "no such option: --frobnicate; see pycron --help"),
         (["next", "--frobnicate"], "no such option: --frobnicate"),
@@ -109,6 +117,17 @@ def test_a_request_that_makes_no_sense(
     assert done.stderr.startswith("pycron: ")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def test_a_directory_may_be_called_like_a_state(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is there is meant, and so is one that is written like a path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "waiting").mkdir()
+    for given, state_dir in (("waiting", "waiting"), ("./done", "done")):
+        done = in_place("tasks", "--state", given, env=env)
+        assert f"there is no ledger in {tmp_path / state_dir}:" in done.stderr
 
 
 @pytest.mark.parametrize(

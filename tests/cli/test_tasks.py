@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from crond_py import Client, TaskRefusedError
 from crond_py.cli import submit as submit_module
 from crond_py.clock import SystemClock
 from crond_py.control import client as client_module
@@ -286,6 +287,10 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["at", "tomorrow", "07:30", "echo", "--help"], "pycron at tomorrow 07:30 -- echo --help"),
         (["at", "07:30", "echo", "hi", "--key", "x"], "pycron at 07:30 -- echo --key ..."),
         (["in", "5m", "--group", "x", "--", "true"], "give that key of a job: -s group=..."),
+        (["in", "1h", "--at", "18:00"], "stands first, as in: pycron at 18:00 -- command"),
+        (["at", "18:00", "--every=5m", "--", "true"], "pycron every 5m -- command ..."),
+        (["in", "1h", "--command", "true"], "it stands last, as in: pycron in ... -- command"),
+        (["in", "1h", "--align", "hour", "--", "x"], "no such option: --align; see pycron in"),
         (["in", "5m", "--grop=x", "--", "true"], "no such option: --grop; see pycron in --help"),
         (["at", "18:00", "-s", "timezone=UTC", "--", "true"], "there is --tz"),
         (["in", "5m", "-s", "# priority=5", "--", "true"], "'# priority' is no key of a job"),
@@ -440,6 +445,45 @@ def test_all_faults_are_told_with_their_places(env: dict[str, str], engine: Fake
         "pycron: 6 faults in tasks.jsonl; nothing is stored",
     ]
     assert engine.tasks == []
+
+
+def test_an_empty_prefix_is_no_prefix(env: dict[str, str], engine: FakeEngine) -> None:
+    """It is of a variable that is not set, and all files would have the same keys."""
+    done = submit(lines(*numbered(2)), "--key=", env=env, check=2)
+    assert done.stderr.startswith("pycron: --key is empty: ")
+    assert engine.tasks == []
+
+
+def test_what_is_null_is_called_so(env: dict[str, str]) -> None:
+    """That is its name in the file; text stays as it was written."""
+    values = {"command": ["a", None], "in": "1m", "env": {"A": None}, "umask": "None"}
+    done = submit(lines(values), env=env, check=2)
+    assert done.stderr.splitlines()[:-1] == [
+        "tasks.jsonl:1: command[1]: must be text, not null",
+        "tasks.jsonl:1: env.A: must be text, not null",
+        'tasks.jsonl:1: umask: must be octal text such as "022" or "077", not "None"',
+    ]
+
+
+def test_a_program_is_told_of_its_keys_as_it_writes_them(env: dict[str, str]) -> None:
+    """``in`` is a word of Python, so ``submit`` has ``in_``; in a mapping it is ``in``."""
+    client = Client(env["PYCRON_STATE_DIR"])
+    one = "a task has one of at, in_ and every (make two tasks of it, or take one out)"
+    for keys, faults in (
+        ({"in_": "5"}, ["in_: '5' has the number '5' without a unit (for seconds write \"5s\")"]),
+        ({"in_": "5s", "at": "2126-12-24"}, [f"in_: stands beside at; {one}"]),
+        ({"in_": "5s", "every": "1h"}, [f"every: stands beside in_; {one}"]),
+        ({}, ["does not say when it is due (add one of at, in_ and every)"]),
+        (
+            {"in_": "5s", "pool": "in"},
+            ['pool: there is no pool "in" (add [pools.in] with workers)'],
+        ),
+    ):
+        with pytest.raises(TaskRefusedError) as caught:
+            client.submit("true", **keys)  # type: ignore[arg-type]
+        assert list(map(str, caught.value.faults)) == faults
+    with pytest.raises(TaskRefusedError, match=r"submitted:1: in: '5' has the number"):
+        client.submit_many([{"command": "true", "in": "5"}])
 
 
 def test_faults_of_lines_are_told_in_json(env: dict[str, str]) -> None:
