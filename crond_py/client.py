@@ -29,7 +29,7 @@ from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
-from crond_py.errors import Fault, TaskRefusedError, UnknownNameError, UsageError
+from crond_py.errors import CrowdedError, Fault, TaskRefusedError, UnknownNameError, UsageError
 from crond_py.model import Run, Scale, Task, task_id_of, task_job
 from crond_py.places import find_places
 from crond_py.ports import LedgerReader, TaskQuery
@@ -212,13 +212,17 @@ class Client:
         """
         task_id, limit = _id_of(task), _limit(timeout)
         with Conversation(self._places.socket) as conversation:
-            answer = wait_until(
-                conversation,
-                lambda slice_: WaitTask(task_id, slice_),
-                lambda answer: answer.is_over,
-                limit,
-                Watch.begin(),
-            )
+            try:
+                answer = wait_until(
+                    conversation,
+                    lambda slice_: WaitTask(task_id, slice_),
+                    lambda answer: answer.is_over,
+                    limit,
+                    Watch.begin(),
+                )
+            except CrowdedError as error:
+                message = f"whether {task_job(task_id)} is over within {limit} is not known"
+                raise TimeoutError(f"{message}: {error}") from None
         if not answer.is_over:
             message = f"{task_job(task_id)} is not over within {limit}"
             raise TimeoutError(message)

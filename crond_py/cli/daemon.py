@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from crond_py.control.client import PATIENCE, Conversation, wait_until
+from crond_py.control.client import Conversation, wait_until
 from crond_py.control.protocol import WaitRun
 from crond_py.control.waiting import Watch
 from crond_py.errors import PycronError, ScheduleError, UsageError
@@ -24,7 +24,6 @@ Wait = Annotated[
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NONE: Final = timedelta(0)
-_LEAST_PATIENCE: Final = timedelta(seconds=1)
 
 
 def read_patience(text: str | None) -> timedelta | None:
@@ -35,11 +34,6 @@ def read_patience(text: str | None) -> timedelta | None:
         return parse_duration(text)
     except ScheduleError as error:
         raise UsageError(f"--timeout: {error}") from None
-
-
-def patience_for(limit: timedelta | None) -> timedelta:
-    """Return how long an answer may take where the whole is to take no longer than ``limit``."""
-    return PATIENCE if limit is None else max(_LEAST_PATIENCE, min(limit, PATIENCE))
 
 
 def not_ended(what: str, timeout: str | None, more: str = "") -> PycronError:

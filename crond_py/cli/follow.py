@@ -176,6 +176,7 @@ def _has_ended(run: Run, conversation: Conversation, watch: Watch, attempts: _At
     """Write what comes until the daemon says that the run has ended; False if it goes away."""
     request = WaitRun(run.id, LONGEST_WAIT)
     pauses = Pauses()
+    is_hung_up = False
     with conversation, suppress(DaemonNotRunningError):
         conversation.send(request)
         while True:
@@ -184,9 +185,16 @@ def _has_ended(run: Run, conversation: Conversation, watch: Watch, attempts: _At
             if conversation.fileno() in ready:
                 try:
                     ended = conversation.receive(request, PATIENCE).run
+                    is_hung_up = False
                 except CrowdedError:
                     pauses.wait()
                     ended = None
+                except DaemonNotRunningError:
+                    # It hangs up on who has not asked again in time, as we could not while we were
+                    # stopped, or nobody read what we write.
+                    if is_hung_up:
+                        return False
+                    is_hung_up, ended = True, None
                 if ended is not None:
                     return True
                 conversation.send(request)

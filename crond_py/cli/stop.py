@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, Wait, not_ended, patience_for, read_patience
+from crond_py.cli.daemon import Timeout, Wait, not_ended, read_patience
 from crond_py.cli.ledgers import reading
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
-from crond_py.control.client import Conversation
+from crond_py.control.client import Conversation, patience_for
 from crond_py.control.protocol import GetStatus, Stop, Stopping
 from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass

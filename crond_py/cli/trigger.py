@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from crond_py.cli import say
-from crond_py.cli.daemon import Timeout, not_ended, patience_for, read_patience, wait_for
+from crond_py.cli.daemon import Timeout, not_ended, read_patience, wait_for
 from crond_py.cli.names import with_nearest
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, complete_job, places_of
 from crond_py.cli.records import run_record, standing, took
 from crond_py.cli.times import span_text
-from crond_py.control.client import Conversation
+from crond_py.control.client import Conversation, patience_for
 from crond_py.control.protocol import Trigger
 from crond_py.control.waiting import Watch
 from crond_py.errors import (
+    CrowdedError,
     DaemonNotRunningError,
+    PycronError,
     RequestRefusedError,
     UnknownNameError,
     UsageError,
@@ -63,9 +65,16 @@ def command(
             else:
                 say.out(str(run_id))
             return
-        run = _wait(conversation, f"run {run_id} of {job}", run_id, patience)
+        subject = f"run {run_id} of {job}"
+        try:
+            run = _wait(conversation, subject, run_id, patience)
+        except CrowdedError as error:
+            raise PycronError(
+                f"whether {subject} has ended within {timeout} is not known: {error}"
+                f"{_where(run_id)}"
+            ) from None
     if run is None:
-        raise not_ended(f"run {run_id} of {job}", timeout, f"; it goes on{_where(run_id)}")
+        raise not_ended(subject, timeout, f"; it goes on{_where(run_id)}")
     _tell(run, as_json=as_json)
     if run.outcome is not Outcome.SUCCEEDED:
         raise typer.Exit(1)
@@ -80,6 +89,8 @@ def _wait(
         return wait_for(conversation, run_id, patience, Watch.begin())
     except KeyboardInterrupt:
         say.note(f"not waiting any more; {subject} goes on{_where(run_id)}")
+        raise
+    except CrowdedError:
         raise
     except (DaemonNotRunningError, RequestRefusedError):
         raise DaemonNotRunningError(

@@ -20,6 +20,7 @@ from crond_py.errors import CrowdedError, DaemonNotRunningError, PycronError
 PATIENCE = timedelta(seconds=30)
 """How long an answer may take; a daemon whose ledger is locked needs some time."""
 
+_LEAST_PATIENCE: Final = timedelta(seconds=1)
 _NONE: Final = timedelta(0)
 
 R = TypeVar("R")
@@ -140,6 +141,11 @@ class Conversation:
         )
 
 
+def patience_for(limit: timedelta | None) -> timedelta:
+    """Return how long an answer may take where the whole is to take no longer than ``limit``."""
+    return PATIENCE if limit is None else max(_LEAST_PATIENCE, min(limit, PATIENCE))
+
+
 def wait_until(
     conversation: Conversation,
     request_for: Callable[[timedelta], Request[R]],
@@ -151,10 +157,12 @@ def wait_until(
 
     ``request_for`` makes the request that is answered after a time at the latest; it changes
     nothing. None as a limit is as long as it takes. Where the limit is over already the daemon is
-    asked once. It hangs up on who has not asked again in time, as a process cannot that was stopped
-    (Ctrl-Z); so it is gone only where it does so on a new connection, too.
+    asked once more; CrowdedError is raised where it has no time for that.
+
+    It hangs up on who has not asked again in time, as a process cannot that was stopped (Ctrl-Z);
+    so it is gone only where it does so on a new connection, too.
     """
-    pauses = Pauses()
+    pauses, patience = Pauses(), patience_for(limit)
     gone: DaemonNotRunningError | None = None
     while True:
         slice_ = LONGEST_WAIT
@@ -163,8 +171,8 @@ def wait_until(
         request = request_for(slice_)
         try:
             if slice_ == _NONE:
-                return conversation.call(request)
-            answer = conversation.ask(request, slice_ + PATIENCE)
+                return conversation.call(request, patience)
+            answer = conversation.ask(request, slice_ + patience)
         except CrowdedError:
             if slice_ == _NONE:
                 raise

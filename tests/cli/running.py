@@ -11,18 +11,20 @@ from pathlib import Path
 from crond_py.clock import SystemClock
 from crond_py.control.client import call
 from crond_py.control.protocol import Stop
-from crond_py.control.server import ControlServer, Handler
+from crond_py.control.server import ControlServer, Handler, Limits
 from crond_py.errors import PycronError
 from crond_py.places import control_socket
 from tests.cli.program import PYCRON
 
 
 @contextlib.contextmanager
-def serving(env: Mapping[str, str], handler: Handler) -> Iterator[ControlServer]:
+def serving(
+    env: Mapping[str, str], handler: Handler, limits: Limits | None = None
+) -> Iterator[ControlServer]:
     """Have ``handler`` answer on the control socket until the block ends."""
     state_dir = Path(env["PYCRON_STATE_DIR"])
     state_dir.mkdir(mode=0o700, exist_ok=True)
-    server = ControlServer(control_socket(state_dir), handler, SystemClock())
+    server = ControlServer(control_socket(state_dir), handler, SystemClock(), limits)
     server.start()
     try:
         yield server

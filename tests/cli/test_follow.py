@@ -6,21 +6,23 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from crond_py.cli.follow import Watch, _Attempts
+from crond_py.cli.follow import Watch, _Attempts, follow
 from crond_py.control.address import Peer
 from crond_py.control.protocol import Request, Trigger, Triggered, Waited, WaitRun
+from crond_py.control.server import Limits
 from crond_py.errors import CrowdedError, UnknownNameError
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cause, Outcome, Run, State
-from crond_py.places import Places
+from crond_py.places import Places, find_places
 from tests.cli.program import PYCRON, environment, pycron
 from tests.cli.running import running, serving
 from tests.support.ledgers import at, attempted, enter
@@ -196,6 +198,28 @@ def test_following_across_a_restart_of_the_daemon(env: dict[str, str], tmp_path:
                 (tmp_path / "second").write_text("go\n")
                 lines_until(follower, "ended")
                 assert follower.wait(60) == 0
+
+
+def test_a_follower_that_was_stopped_is_not_told_that_the_daemon_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The daemon hangs up on who does not ask again in time, and is there all the same."""
+    env = environment(tmp_path)
+    patience = timedelta(milliseconds=50)
+    ended = replace(RUN, state=State.DONE, outcome=Outcome.SUCCEEDED, finished_at=_DUE)
+    answers = iter([Waited(None), Waited(None), Waited(ended)])
+    catch_up = _Attempts.catch_up
+
+    def catch_up_late(attempts: _Attempts) -> None:
+        catch_up(attempts)
+        threading.Event().wait(10 * patience.total_seconds())  # as after a Ctrl-Z
+
+    monkeypatch.setattr(_Attempts, "catch_up", catch_up_late)
+    with serving(env, lambda request, peer: next(answers), Limits(patience=patience)):
+        places = find_places(state_dir=Path(env["PYCRON_STATE_DIR"]))
+        follow(places, RUN, tail=None, is_raw=False)
+    assert next(answers, None) is None
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("command", [["logs", "7", "-f"], ["trigger", "backup", "--wait"]])

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from crond_py import Client
 from crond_py.control.address import Peer
+from crond_py.control.client import PATIENCE
 from crond_py.control.protocol import (
     DaemonStatus,
     GetStatus,
@@ -25,8 +27,10 @@ from crond_py.control.protocol import (
     Waited,
     WaitRun,
 )
+from crond_py.control.waiting import Watch
+from crond_py.errors import CrowdedError
 from crond_py.model import Left, Run, State
-from tests.cli.program import PYCRON, environment, on_terminal, pycron
+from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron
 from tests.cli.running import serving
 from tests.unit.control.fakes import ENDED, ME, NOON, RUNNING
 
@@ -139,6 +143,29 @@ def test_a_wait_that_was_too_short_says_where_to_look(env: dict[str, str]) -> No
     with serving(env, Daemon()):
         done = pycron("trigger", "backup", "--wait", "--timeout", "1ms", env=env, check=1)
     assert done.stderr.endswith(f"run 8 of backup has not ended within 1ms; it goes on{WHERE}")
+
+
+def test_a_crowd_is_not_taken_for_a_daemon_that_is_gone(env: dict[str, str]) -> None:
+    """Nobody knows then how the run stands; and it does not take much longer than was allowed."""
+
+    def answer(request: Request[object], peer: Peer) -> object:
+        if isinstance(request, Trigger):
+            return Triggered(8)
+        raise CrowdedError("too many; try again")
+
+    limit, watch = timedelta(milliseconds=50), Watch.begin()
+    with serving(env, answer):
+        done = in_place("trigger", "backup", "--wait", "--timeout", "50ms", env=env, check=1)
+        said = "whether {} within 50ms is not known: too many; try again"
+        assert done.stderr.splitlines()[1:] == [
+            f"pycron: {said.format('run 8 of backup has ended')}{WHERE}".rstrip("\n")
+        ]
+        with pytest.raises(TimeoutError) as caught:
+            Client(env["PYCRON_STATE_DIR"]).wait(8, limit)
+    assert str(caught.value).startswith(
+        "whether task:8 is over within 0:00:00.050000 is not known:"
+    )
+    assert watch.elapsed() < PATIENCE
 
 
 # --- stop ---------------------------------------------------------------------------------------
