@@ -15,7 +15,7 @@ from crond_py.control.client import call
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import DaemonStatus, GetStatus
 from crond_py.engine.view import LagCauses, LagFigures
-from crond_py.model import Run, State, task_id_of
+from crond_py.model import Cause, Run, State, task_id_of
 
 EXAMPLES = ("pycron status",)
 
@@ -130,11 +130,15 @@ def _pid(run: Run) -> str:
 
 
 def _since(run: Run, status: DaemonStatus) -> str:
-    """Return for how long the run has been in its state, or until it is tried again."""
+    """Return for how long the run has been in its state, or until it is tried again.
+
+    What was due waits from then on, though it may have waited in the ledger at first.
+    """
     if run.state is State.WAITING_RETRY and run.retry_at is not None:
         return relative_text(run.retry_at, status.now)
     attempt = run.attempts[-1] if run.attempts else None
-    since = (attempt.started_at or attempt.begun_at) if attempt else run.claimed_at
+    waits_since = run.due if run.cause is Cause.SCHEDULE else run.claimed_at
+    since = (attempt.started_at or attempt.begun_at) if attempt else waits_since
     return span_text(status.now - since)
 
 

@@ -69,6 +69,8 @@ class Admitter:
             _tell_has_row(job, due)
             return None
         if is_too_late:
+            waits = self._waits_since(Run(0, job.name, era, due, cause, State.QUEUED, due), waited)
+            self._starter.note_given_up(state, waits)
             self._skip(state, era, due, cause, too_late(job))
             return None
         if decision.admission is Admission.SKIP and not is_forced:

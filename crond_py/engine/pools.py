@@ -17,7 +17,7 @@ from crond_py.clock import to_ns
 from crond_py.crontab.model import Job, Pool
 from crond_py.engine.lag import LagRecord
 from crond_py.engine.lines import Line, Ticket
-from crond_py.engine.records import ActiveRun, Stage
+from crond_py.engine.records import ActiveRun, JobState, Stage
 from crond_py.engine.shares import Share, Shares, Stake
 from crond_py.engine.telling import fields, log
 from crond_py.engine.view import LagSummary
@@ -31,7 +31,7 @@ the group of the one that waits longest happens to be full.
 """
 
 _MOVES_BY = 3
-"""By how much earlier it is from one time to the next; it has no divisor in common with the number."""
+"""By how much earlier it is each time, of these; it has no divisor in common with the number."""
 
 AS_LONG = timedelta(seconds=1)
 """Runs of which one has waited longer than another by no more than this have waited as long."""
@@ -62,6 +62,7 @@ class Slots:
         self.is_watched = False
         self.is_late = False
         self.given_up = 0
+        self._late_jobs: dict[JobState, None] = {}
         self._lags = LagRecord()
 
     @property
@@ -166,13 +167,19 @@ class Slots:
         """How late the pool's newest runs have started, or were when they were given up."""
         return self._lags.sample().summary()
 
-    def note_lag(self, lag: Lag, run: ActiveRun) -> None:
-        """Note how late a run of the pool has started; tell where that passes the pool's limit."""
+    def note_lag(self, lag: Lag, run: ActiveRun, state: JobState | None) -> None:
+        """Note how late a run of the pool has started; tell where that passes the pool's limit.
+
+        ``state`` is its job. As long as more of a job waits behind one that was late, so will that
+        be.
+        """
         self._lags.add(lag)
         limit = self.pool.lag_warning
         if limit is None:
             self.is_late = False
         elif lag.own > limit:
+            if state is not None:
+                self._late_jobs[state] = None
             self._tell_late(lag.own, run)
         elif self.is_late and not self._keeps_waiting(limit):
             self.is_late = False
@@ -210,7 +217,10 @@ class Slots:
         )
 
     def _keeps_waiting(self, limit: timedelta) -> bool:
-        """Whether some run waits for longer than that."""
+        """Whether some run waits for longer than that, or behind others of its job that did."""
+        self._late_jobs = {job: None for job in self._late_jobs if job.queued}
+        if self._late_jobs:
+            return True
         since_ns = self.oldest_since_ns
         return since_ns is not None and self._shares.reading() - since_ns > to_ns(limit)
 

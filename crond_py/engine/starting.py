@@ -16,10 +16,10 @@ from itertools import islice
 from crond_py.clock import to_ns
 from crond_py.engine.ahead import LONGEST_AHEAD, is_held
 from crond_py.engine.events import LagDue, TimeoutDue, TooLateDue
-from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait
+from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait, Waits
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.pools import Slots
-from crond_py.engine.records import ActiveRun, Stage, Stop
+from crond_py.engine.records import ActiveRun, JobState, Stage, Stop
 from crond_py.engine.shares import Share
 from crond_py.engine.signals import Signals
 from crond_py.engine.telling import INTERNAL_FAULT, fields, log, tell
@@ -276,26 +276,26 @@ class Starter:
         lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
         slots = self._register.slots(active.job)
         was_late = slots.is_late
-        slots.note_lag(lag, active)
+        state = self._register.find(active.job.name)
+        slots.note_lag(lag, active, state)
         if was_late and not slots.is_watched:
             self.lag_due(slots)  # where that is over, one that waits already may wait for long
-        self._remember(active, lag)
+        if state is not None:
+            _remember(state, lag)
         return lag
 
-    def note_given_up(self, active: ActiveRun) -> None:
+    def give_up(self, active: ActiveRun) -> None:
         """Remember for how long one has waited that was to start and is given up, as it is late."""
         waits, active.waits = active.waits, None
-        if waits is not None:
-            lag = waits.end(self._parts.timekeeper.reading())
-            self._register.slots(active.job).note_given_up(lag)
-            self._remember(active, lag)
-
-    def _remember(self, active: ActiveRun, lag: Lag) -> None:
-        """Count a lag to those of the job."""
         state = self._register.find(active.job.name)
-        if state is not None:
-            state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
-            state.lags.add(lag)
+        if waits is not None and state is not None:
+            self.note_given_up(state, waits)
+
+    def note_given_up(self, state: JobState, waits: Waits) -> None:
+        """Remember what a run of a job has waited for that does not start, as it is late."""
+        lag = waits.end(self._parts.timekeeper.reading())
+        self._register.slots(state.job).note_given_up(lag)
+        _remember(state, lag)
 
     def set_timeout(self, active: ActiveRun, remaining: timedelta) -> None:
         """Have the attempt ended once ``remaining`` is over."""
@@ -350,6 +350,12 @@ class Starter:
         slots.is_watched = True
         again_ns = self._parts.timekeeper.reading() + to_ns(limit) - age_ns
         self._parts.timers.call_at(again_ns, LagDue(slots))
+
+
+def _remember(state: JobState, lag: Lag) -> None:
+    """Count a lag to those of a job."""
+    state.lags = state.lags or LagRecord(LAGS_OF_A_JOB)
+    state.lags.add(lag)
 
 
 _TIMED = frozenset({Cause.SCHEDULE, Cause.UPSTREAM})

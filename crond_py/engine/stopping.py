@@ -83,7 +83,7 @@ class Stopper:
         active.wait_timer = None
         if active.stage not in {Stage.BEHIND, Stage.SLOT}:
             return
-        self._attempts.starter.note_given_up(active)
+        self._attempts.starter.give_up(active)
         reason = too_late(active.job)
         if active.is_claimed:
             self._attempts.finish(active, Outcome.SKIPPED, reason)

@@ -20,7 +20,7 @@ from crond_py.control.protocol import (
 )
 from crond_py.engine.lag import LagRecord
 from crond_py.engine.view import LagSummary, PoolStatus
-from crond_py.model import Lag, State
+from crond_py.model import Cause, Lag, State
 from tests.cli.program import environment, pycron
 from tests.cli.running import serving
 from tests.unit.control.fakes import ME, NOON, RUNNING
@@ -114,6 +114,22 @@ def test_status_says_what_a_pool_is_late_for(env: dict[str, str]) -> None:
         "pool": 5,
         "spawn": 0,
     }
+
+
+def test_status_counts_from_when_a_run_was_due(env: dict[str, str]) -> None:
+    """A task has waited in the ledger before it was claimed; what is made up is due no more."""
+    claimed = replace(QUEUED, claimed_at=NOON - SECOND, due=NOON - 18 * SECOND)
+    made_up = replace(claimed, id=10, cause=Cause.CATCH_UP)
+
+    def tell(request: Request[object], peer: Peer) -> object:
+        told = answer(request, peer)
+        assert isinstance(told, DaemonStatus)
+        return replace(told, active=(claimed, made_up))
+
+    with serving(env, tell):
+        lines = pycron("status", env=env).stdout.splitlines()
+    waits = [line.split() for line in lines if "queued" in line.split()]
+    assert [(run, since) for run, *_, since in waits] == [("9", "18s"), ("10", "1.0s")]
 
 
 def test_status_says_how_many_wait_behind_others_and_were_given_up(env: dict[str, str]) -> None:

@@ -15,9 +15,11 @@ from crond_py.crontab.model import CronTrigger, EveryTrigger, Group, Job, Pool
 from crond_py.engine.lag import LAGS_OF_A_JOB, LagRecord, Wait, Waits
 from crond_py.model import Exit, Lag, Overlap, Retry, State
 from tests.simulation.fakes import Behaviour
+from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
 from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, reload, rows
 from tests.unit.engine.test_chains import HEAD, after, to_the_hour
+from tests.unit.engine.test_tasks import HOUR, PLAIN, lasting, new_task, submit
 
 MINUTE = timedelta(minutes=1)
 JOB = Job("a", CronTrigger(("0 * * * *",)), "true", timezone="UTC")
@@ -340,6 +342,22 @@ def test_retries_have_no_lag(machine_with: MachineWith) -> None:
     assert second.lag is None
 
 
+def test_tasks_that_are_given_up_when_their_turn_comes_count(machine_with: MachineWith) -> None:
+    """So do those of which the ledger had to be asked first: they had waited there for a slot."""
+    world = machine_with()
+    lasting(world, 10 * SECOND)
+    submit(world, *[new_task(world, pool="tiny")] * (3 * MOST_WAITING))
+    hurried = replace(PLAIN, start_within=5 * SECOND)
+    submit(world, *[new_task(world, hurried, pool="tiny", in_=2 * SECOND)] * 4)
+    world.pass_time(HOUR)
+    assert world.daemon is not None
+    (pool,) = [p for p in world.daemon.core.status().pools if p.name == "tiny"]
+    assert pool.given_up == 4
+    assert pool.lag is not None
+    assert pool.lag.count == 3 * MOST_WAITING + 4
+    assert pool.lag.causes.dispatch.largest < SECOND
+
+
 def test_late_pools_are_told_once_an_episode(
     machine_with: MachineWith, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -414,6 +432,24 @@ def test_one_that_starts_in_time_ends_no_episode_while_others_wait(
     assert told["pool"] == "one"
     assert str(told["job"]).startswith("crowd")
     assert told["late"] == 15 * SECOND
+
+
+def test_episode_goes_on_while_more_of_a_job_waits_behind_one_that_was_late(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: another job that starts in time ends no episode of one that is late by itself."""
+    caplog.set_level(logging.INFO, "pycron.engine")
+    slow = replace(JOB, name="slow", trigger=EveryTrigger(3 * SECOND), overlap=Overlap.QUEUE)
+    slow = replace(slow, pool="one", queue_limit=5)
+    quick = replace(JOB, name="quick", trigger=EveryTrigger(SECOND), pool="one")
+    world = machine_with(slow, quick, lasts=SECOND / 10)
+    world.machine.behaviours["slow"] = Behaviour(lasts=(4 * SECOND,))
+    pools = (Pool("default"), Pool("one", 4, lag_warning=2 * SECOND))
+    reload(world, slow, quick, pools=pools)
+    world.pass_time(5 * MINUTE)
+    late = [each for each in caplog.records if each.message == "runs start late"]
+    over = [each for each in caplog.records if each.message == "runs start in time again"]
+    assert (len(late), len(over)) == (1, 0)
 
 
 def test_a_timeout_counts_from_the_start(machine_with: MachineWith) -> None:
