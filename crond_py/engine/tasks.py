@@ -579,10 +579,16 @@ class Tasks:
         found = [task for task in found if task.id not in self._unwritten]
         now = self._parts.timekeeper.now()
         until = self._attendance.on_scale(lane.lane.scale, now + AHEAD)
-        left = next((n for n, task in enumerate(found) if n == room or task.due > until), None)
-        self._left -= max(1, len(found[:left]))
-        begun += sum(self._take_up(lane, task, now) for task in found[:left])
-        self._first_dues.set(lane, None if left is None else found[left].due)
+        taken = used = 0
+        for task in found:
+            if used >= room or task.due > until:
+                break
+            runs = self._take_up(lane, task, now)
+            begun += runs
+            used += max(1, runs)  # one may have many to make up for
+            taken += 1
+        self._left -= max(1, used)
+        self._first_dues.set(lane, found[taken].due if taken < len(found) else None)
         self._note_read(lane)
         weight = self._register.shares.weight(lane.lane.group)
         self._hunger.note_fed(lane, weight, is_barren=not begun)

@@ -513,6 +513,17 @@ def test_a_task_with_much_to_make_up_for_keeps_no_other_task_out(world: World) -
     assert outcomes(world, "task:2") == ["running"]
 
 
+def test_tasks_with_much_to_make_up_for_are_taken_up_by_few(world: World) -> None:
+    """P4: so many runs of a lane wait in memory, and one task's more, however much was missed."""
+    many = replace(PLAIN, missed=Missed.ALL, overlap=Overlap.ALLOW)
+    submit(world, *[new_task(world, many, pool="tiny", every=2 * SECOND)] * (2 * MOST_WAITING))
+    lasting(world, HOUR)
+    restart(world, 61 * SECOND)
+    assert world.daemon is not None
+    (lane,) = world.daemon.core._tasks._lanes.values()
+    assert MOST_WAITING // 2 < lane.waiting < MOST_WAITING + 31
+
+
 @pytest.mark.parametrize("priority", [5, -5])
 @pytest.mark.parametrize("frozen", [0 * SECOND, SECOND / 2, 60 * SECOND], ids=str)
 def test_tasks_and_jobs_of_one_instant_go_by_priority(
