@@ -261,12 +261,18 @@ def _blocking(state: JobState) -> str:
     if not first.is_claimed:
         return "an earlier run is about to start"
     verb = {
-        Stage.SLOT: "waits for a slot of its pool",
+        Stage.SLOT: _slot_of(first),
         Stage.RETRY: "waits for its retry",
     }.get(first.stage, "is running")
     text = f"run {first.run.id} {verb} since {_since(first).isoformat(timespec='seconds')}"
     behind = len(state.queued)
     return f"{text}, {behind} more behind it" if behind else text
+
+
+def _slot_of(active: ActiveRun) -> str:
+    """Return what a run waits for that waits for a slot."""
+    is_full = active.ticket is not None and active.ticket.stake.share.is_full
+    return "waits for a slot of its group" if is_full else "waits for a slot of its pool"
 
 
 def _since(active: ActiveRun) -> datetime:

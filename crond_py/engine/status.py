@@ -93,5 +93,5 @@ def _waits_for(active: ActiveRun) -> str:
         return ""
     share = active.ticket.stake.share
     if share.is_full:
-        return f"waits for its group {share.group.name}, of which {share.in_use} run"
+        return f"waits for a slot of group {share.group.name}"
     return f"waits for a slot of pool {active.job.pool}"

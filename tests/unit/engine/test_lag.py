@@ -218,7 +218,7 @@ def test_what_a_run_waits_for_is_its_reason(machine_with: MachineWith) -> None:
     waiting = {run.job: run.reason for run in runs if run.state is State.QUEUED}
     assert waiting == {
         "second": "waits for a slot of pool one",
-        "fourth": "waits for its group g, of which 1 run",
+        "fourth": "waits for a slot of group g",
         "fifth": "waits for an earlier run",
     }
     assert not any(run.reason for run in runs if run.state is State.RUNNING)

@@ -17,7 +17,7 @@ from crond_py.crontab.model import (
 )
 from crond_py.model import Condition, Missed, OnCrash, Overlap
 from tests.simulation.world import GROUPS, World
-from tests.unit.engine.conftest import SECOND, MachineWith, outcomes
+from tests.unit.engine.conftest import SECOND, MachineWith, outcomes, rows
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -141,3 +141,16 @@ def test_group_that_may_have_one_slot_has_it_in_each_of_its_pools(
         world = machine_with(*jobs, lone, lasts=SECOND)
         world.pass_time(55 * SECOND)
         assert outcomes(world, "lone") == ["succeeded"] * 5
+
+
+def test_reason_of_a_skip_says_whose_slot_is_waited_for(machine_with: MachineWith) -> None:
+    """P1: a run that its group's bound keeps back does not wait for its pool, which is empty."""
+    often = EveryTrigger(10 * SECOND)
+    first, second = (Job(name, often, "true", group="one", pool=name) for name in ("small", "tiny"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(GROUPS, "one", Group("one", max_running=1))
+        world = machine_with(first, second, lasts=MINUTE)
+        world.pass_time(MINUTE / 2)
+    skipped = [run.reason for run in rows(world, "tiny") if run.reason]
+    assert skipped
+    assert all("waits for a slot of its group since" in reason for reason in skipped)
