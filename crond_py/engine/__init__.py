@@ -47,12 +47,12 @@ for more), ``agenda`` (when), ``ahead`` (how much before that), ``admission`` (w
 ``starting`` (from a slot to a process), ``attempts`` (from the end of an attempt to the outcome),
 ``stopping`` (ended early), ``signals`` (noted, then sent), ``recovery`` (what an earlier daemon
 left), ``recalled`` (and had not started), ``forgotten`` (what its ledger has lost of that),
-``chains``, ``cycles`` and ``by_hand`` (what follows what), ``rows`` (the ledger, and what waits to
-be written), ``pools``, ``lines`` and ``shares`` (slots, and whose turn it is), ``tasks``,
-``lanes``, ``feeding``, ``uptake``, ``attendance``, ``presence`` and ``task_ends`` (what was handed
-in: which are due, how many at a time, of which lane next, to runs, what was missed or merely waits,
-who waits for its end), ``parking`` and ``parked`` (which of their retries wait in the ledger
-alone), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how late),
-``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
+``chains``, ``cycles``, ``eras``, ``stretches`` and ``by_hand`` (what follows what), ``rows`` (the
+ledger, and what waits to be written), ``pools``, ``lines`` and ``shares`` (slots, and whose turn it
+is), ``tasks``, ``lanes``, ``feeding``, ``uptake``, ``attendance``, ``presence`` and ``task_ends``
+(what was handed in: which are due, how many at a time, of which lane next, to runs, what was missed
+or merely waits, who waits for its end), ``parking`` and ``parked`` (which of their retries wait in
+the ledger alone), ``retention``, ``outbox`` (record first, then act), ``timekeeper``, ``lag`` (how
+late), ``records`` and ``events`` (the data), ``parts`` (what they share), ``telling`` (the log),
 ``status`` and ``view`` (what is told to others), ``thread`` (the loop around it).
 """

@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from graphlib import TopologicalSorter
@@ -31,16 +32,19 @@ from crond_py.dataclass import dataclass
 from crond_py.engine import by_hand
 from crond_py.engine.admission import Admitter
 from crond_py.engine.cycles import Cycle, Join
+from crond_py.engine.eras import Eras
 from crond_py.engine.events import CyclesDue
 from crond_py.engine.parts import AGAIN, Parts, Register
 from crond_py.engine.records import Conclusion, JobState
 from crond_py.engine.rows import Rows
+from crond_py.engine.stretches import Stretch, left_besides, left_of
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
-from crond_py.policy import TICK, Follow, judge_upstream
+from crond_py.policy import Follow, Occurrences, judge_upstream
 from crond_py.ports import Claim, Ledger, Timer
 
+FORGOTTEN = "upstream_unknown: the ledger has lost its newest records; it may have run"
 NOT_FOLLOWED = "upstream_unknown: it does not follow any more what it waited for in this cycle"
 
 
@@ -58,7 +62,7 @@ class Chains:
         self._followers: dict[str, list[str]] = {}
         self._joins: dict[str, Join] = {}
         self._after: dict[str, AfterTrigger] = {}
-        self._heads: dict[str, str | None] = {}
+        self._eras = Eras({}, register.states)
         self._changed: deque[_Changed] = deque()
         self._in_force_since = parts.timekeeper.now()
         self._news: deque[Conclusion] = deque()
@@ -78,26 +82,27 @@ class Chains:
         after = {
             job.name: job.trigger for job in jobs.values() if isinstance(job.trigger, AfterTrigger)
         }
-        heads, self._heads = self._heads, _heads(after)
         before, self._after = self._after, after
+        eras, self._eras = self._eras, Eras(after, self._register.states)
         for name, trigger in after.items():
             for upstream in trigger.conditions:
                 self._followers.setdefault(upstream, []).append(name)
             if len(trigger.conditions) > 1:
-                has_one_head = self._heads[name] is not None
-                join = joins.get(name)
-                if join is None or (join.trigger, join.has_one_head) != (trigger, has_one_head):
-                    join = Join(trigger, has_one_head)
+                join, head = joins.get(name), self._eras.head(name)
+                if join is None or (join.trigger, join.head) != (trigger, head):
+                    join = Join(trigger, head)
                 self._joins[name] = join
         for names in self._followers.values():  # they have their turn in this order
             names.sort(key=lambda name: -jobs[name].priority)
         for name, trigger in before.items():
             if after.get(name) != trigger or self._joins.get(name) is not joins.get(name):
-                join = joins.get(name) or Join(trigger, heads[name] is not None)
-                self._enter_open(name, join, before)
-                self._changed.append(_Changed(name, join, heads[name]))
+                join = joins.get(name) or Join(trigger, eras.head(name))
+                self._enter_open(name, join, before, eras)
+                self._changed.append(_Changed(name, join, eras.newest(name)))
 
-    def _enter_open(self, name: str, join: Join, after: Mapping[str, AfterTrigger]) -> None:
+    def _enter_open(
+        self, name: str, join: Join, after: Mapping[str, AfterTrigger], eras: Eras
+    ) -> None:
         """Enter the open cycles of a job of which it has not heard yet: those of runs above it."""
         seen, waiting = {name}, [name]
         while waiting:
@@ -109,7 +114,8 @@ class Chains:
             for upstream in new:
                 state = self._register.states.get(upstream)
                 for active in [*state.active, *state.queued] if state is not None else ():
-                    join.enter(active.run.due, active.run.era)
+                    run = active.run
+                    join.enter(run.due, eras.of(name, upstream, run.era))
 
     def _carry_over_all(self) -> bool:
         """See to what reloads have left open; False where the ledger cannot be read."""
@@ -125,50 +131,47 @@ class Chains:
 
     def _carry_over(self, changed: _Changed) -> None:
         """See to the open cycles of a job that waits for others, or in another way, by now."""
-        state = self._register.states.get(changed.name)
+        name = changed.name
+        state = self._register.states.get(name)
         if state is None or not state.is_live:
             return  # only occurrences of enabled jobs are accounted for
-        for (due, _), cycle in changed.join.cycles.items():
+        counted = 0  # the heads that it has now have counted so many more eras
+        if changed.join.head is None or changed.join.head != self._eras.head(name):
+            counted = self._eras.newest(name) - changed.newest
+        for cycle in changed.join.cycles.values():
             if cycle.is_decided:
                 continue
-            ended = self._ended(state, changed, cycle, due)
+            now = Cycle(cycle.due, cycle.era + counted)
+            ended = self._ended(state, cycle, now)
             cycle.is_decided = True  # here: it may be an open one of those that wait by now
             for news in ended or ():
-                self._follow(changed.name, news)
-            if ended == [] and not self._has_row(state, cycle, due):
-                self._skip(state, cycle.era, due, NOT_FOLLOWED)
+                self._follow(name, news)
+            if ended == [] and not self._has_row(state, now):
+                self._skip(state, now.era, now.due, NOT_FOLLOWED)
 
-    def _ended(
-        self, state: JobState, changed: _Changed, cycle: Cycle, due: datetime
-    ) -> list[Conclusion] | None:
+    def _ended(self, state: JobState, before: Cycle, now: Cycle) -> list[Conclusion] | None:
         """Return how those have ended in a cycle that its job waits for by now.
 
         None: none that is known of, but some are to come.
         """
-        trigger = state.job.trigger
+        trigger, name = state.job.trigger, state.job.name
         if not isinstance(trigger, AfterTrigger):
             return []
-        known = list(_conclusions(cycle, due))
-        # Of one that has not heard of anything yet, its instant and era are all that is asked for.
-        news = known[0] if known else Conclusion(changed.name, cycle.era, due, Outcome.SKIPPED)
-        if ended := [each for each in known if each.job in trigger.conditions]:
-            return ended
-        # Runs of a cycle that begins with another job may have another era.
-        head = self._heads.get(changed.name)
-        join = Join(trigger, has_one_head=head is not None and head == changed.head)
-        if self.pending(join.upstreams, news, join):
+        known = [each for each in _conclusions(before) if each.job in trigger.conditions]
+        if known:
+            return [replace(each, era=self._eras.of(each.job, name, now.era)) for each in known]
+        if self.pending(trigger.conditions, name, now):
             return None
-        for name in join.upstreams:
-            run = self._newest_of_cycle(name, news, join)
-            if run is not None and run.outcome is not None:
-                ended.append(_conclusion(run, run.outcome, run.era, due))
-        return ended
+        runs = (self._run_of_cycle(upstream, name, now) for upstream in trigger.conditions)
+        return [_conclusion(run, run.outcome, now.due) for run in runs if run and run.outcome]
 
     def look_again(self) -> None:
         """See to it that each open cycle waits for something that will come, also by now.
 
-        Once one cannot be looked up, no other is tried: each may take the ledger its patience.
+        It is called where jobs may have counted on their eras, too. Once one cannot be looked up,
+        no other is tried: each may take the ledger its patience.
         """
+        self._eras.changed()
         if self._again is not None:
             self._parts.timers.cancel(self._again)
             self._again = None
@@ -178,10 +181,9 @@ class Chains:
             if not self._register.states[name].is_live:
                 join.cycles.clear()  # only occurrences of enabled jobs are accounted for
         for name, join in list(self._joins.items()):
-            for (due, _), cycle in list(join.cycles.items()):
+            for cycle in list(join.cycles.values()):
                 cycle.is_looked_at = False
-                news = next(_conclusions(cycle, due), None)
-                if news is not None and not self._complete(name, news):
+                if not self._complete(name, cycle):
                     return
 
     def is_due(self, job: str, due: datetime) -> bool:
@@ -227,33 +229,37 @@ class Chains:
 
     def _work_through(self) -> None:
         """See to what follows; what comes of a run that is just being skipped, too."""
-        waiting: list[tuple[str, Conclusion]] = []
+        waiting: list[tuple[str, Cycle]] = []
         while self._news or waiting:
             if self._news:
                 news = self._news.popleft()
                 followers = self._followers.get(news.job, ())
-                waiting += [(name, news) for name in followers if self._follow(name, news)]
+                cycles = ((name, self._follow(name, news)) for name in followers)
+                waiting += [(name, cycle) for name, cycle in cycles if cycle is not None]
             else:  # all that could follow by now is there to be waited for
                 self._complete(*waiting.pop())
 
-    def _follow(self, name: str, news: Conclusion) -> bool:
-        """Make or skip the run of a job that waits for this one; True where it waits for others."""
+    def _follow(self, name: str, news: Conclusion) -> Cycle | None:
+        """Make or skip the run of a job that waits for this one; return what waits for others."""
         state = self._register.states.get(name)
         trigger = state.job.trigger if state is not None else None
         if state is None or not state.is_live or not isinstance(trigger, AfterTrigger):
-            return False
-        join = self._joins.get(name)
+            return None
+        join, era = self._joins.get(name), self._eras.of(name, news.job, news.era)
         if news.count > 1:
-            self._skip_stretch(state, join, news)
-            return False
-        if join is not None and join.is_over(news.due):
-            return False
-        cycle = join.cycle(news.due, news.era) if join is not None else Cycle()
-        cycle.note(news.job, news.era, news.outcome, is_spared=news.is_spared)
+            self._skip_stretch(state, join, news, era)
+            return None
+        if join is None:
+            cycle = Cycle(news.due, era)
+        elif join.is_over(news.due, era) and self.is_due(name, news.due):
+            return None
+        else:
+            cycle = join.cycle(news.due, era)
+        cycle.note(news)
         is_waiting = self._judge(state, trigger, cycle, news)
-        if join is not None and cycle.outcomes.keys() == trigger.conditions.keys():
-            del join.cycles[join.key(news.due, news.era)]
-        return is_waiting
+        if join is not None:
+            join.drop_complete(cycle)
+        return cycle if is_waiting else None
 
     def _judge(
         self,
@@ -269,34 +275,37 @@ class Chains:
         """
         if cycle.is_decided:
             return False
-        gap = self._ledger.gap
-        is_forgotten = gap is not None and news.due <= gap.until
+        is_forgotten = self._is_forgotten(cycle.due)
         condition = trigger.conditions[news.job]
         missing = len(trigger.conditions) - len(cycle.outcomes)
-        follow = judge_upstream(condition, cycle.outcomes[news.job], missing)
+        follow = judge_upstream(condition, news.outcome, missing)
         if follow is Follow.WAIT and not is_forgotten:
             return True
         cycle.is_decided = True
-        if self._has_row(state, cycle, news.due):
+        if self._has_row(state, cycle):
             return False
         if is_forgotten:
-            reason = "upstream_unknown: the ledger has lost its newest records; it may have run"
-            self._skip(state, cycle.era, news.due, reason)
+            self._skip(state, cycle.era, cycle.due, FORGOTTEN)
         elif follow is Follow.RUN:
-            self._admitter.admit(state, news.due, Cause.UPSTREAM, era=cycle.era)
+            self._admitter.admit(state, cycle.due, Cause.UPSTREAM, era=cycle.era)
         else:
-            self._skip(state, cycle.era, news.due, _why_not(news, condition) + of_which)
+            self._skip(state, cycle.era, cycle.due, _why_not(news, condition) + of_which)
         return False
 
-    def _has_row(self, state: JobState, cycle: Cycle, due: datetime) -> bool:
+    def _is_forgotten(self, due: datetime) -> bool:
+        """Whether the ledger may have lost what it had of an instant."""
+        gap = self._ledger.gap
+        return gap is not None and due <= gap.until
+
+    def _has_row(self, state: JobState, cycle: Cycle) -> bool:
         """Whether a run of a cycle has been made or skipped, as the job waited for others before.
 
         That is asked only of cycles that are older than the crontab in force. Where the ledger
         cannot be read it is taken for new: if it is not, its claim is refused.
         """
-        if self._in_force_since < due <= self._parts.timekeeper.now():
+        if self._in_force_since < cycle.due <= self._parts.timekeeper.now():
             return False
-        job = state.job.name
+        job, due = state.job.name, cycle.due
         in_memory = [active.run for active in state.open_at(due)]
         in_memory += self._parts.outbox.unwritten.at(job, due)
         if any((run.era, run.due) == (cycle.era, due) for run in in_memory):
@@ -304,53 +313,52 @@ class Chains:
         if self._again is not None:
             return False
         try:
-            return self._is_in_ledger(state, cycle, due)
+            return self._is_in_ledger(state, cycle)
         except LedgerError as error:
             self._not_read(job, error)
             return False
 
-    def _is_in_ledger(self, state: JobState, cycle: Cycle, due: datetime) -> bool:
+    def _is_in_ledger(self, state: JobState, cycle: Cycle) -> bool:
         """Whether a job has its row of a cycle, perhaps by the era of a head that it had before.
 
         Where an instant has come again, there are rows of other cycles of that instant, too. What
         the job waits for now has its own rows of those.
         """
-        eras = {run.era for run in self._rows.at(state.job.name, due) if run.due == due}
+        name = state.job.name
+        eras = {run.era for run in self._rows_at(name, cycle.due)}
         if not eras or cycle.era in eras:
             return bool(eras)
         trigger = state.job.trigger
         for upstream in trigger.conditions if isinstance(trigger, AfterTrigger) else ():
-            own = {run.era for run in self._rows.at(upstream, due)}
-            own.discard(cycle.eras.get(upstream, max(own, default=0)))
-            eras -= own
+            own = {run.era for run in self._rows_at(upstream, cycle.due)}
+            own = {self._eras.of(name, upstream, era) for era in own}
+            eras -= own - {cycle.era}
         return bool(eras)
 
     # --- what is not known in memory ------------------------------------------------------
 
-    def _complete(self, name: str, news: Conclusion) -> bool:
+    def _complete(self, name: str, cycle: Cycle) -> bool:
         """See to it that a cycle that waits for others waits for something that will come.
 
         False where the ledger cannot be read; then nothing is looked up for a while.
         """
         state, join = self._register.states.get(name), self._joins.get(name)
-        if state is None or join is None:
+        if state is None or join is None or join.cycles.get((cycle.due, cycle.era)) is not cycle:
             return True
-        cycle = join.cycles.get(join.key(news.due, news.era))
-        if cycle is None or cycle.is_decided:
+        if cycle.is_decided or not cycle.outcomes:
             return True
         if self._again is not None:
             return False  # all cycles are looked at then
         try:
-            if unknown := self._not_to_come(cycle, news, join):
-                self._look_up_all(unknown, state, join, cycle, news)
+            if unknown := self._not_to_come(name, cycle, join):
+                self._look_up_all(unknown, state, join, cycle)
         except LedgerError as error:
             self._not_read(name, error)  # it stays open
             is_read = False
         else:
             is_read = True
             self._is_unread = False
-        if cycle.outcomes.keys() == join.trigger.conditions.keys():
-            del join.cycles[join.key(news.due, news.era)]
+        join.drop_complete(cycle)
         return is_read
 
     def _not_read(self, name: str, error: LedgerError) -> None:
@@ -363,45 +371,59 @@ class Chains:
             at_ns = self._parts.timekeeper.after(AGAIN)
             self._again = self._parts.timers.call_at(at_ns, CyclesDue())
 
-    def _look_up_all(
-        self, unknown: list[str], state: JobState, join: Join, cycle: Cycle, news: Conclusion
-    ) -> None:
+    def _look_up_all(self, unknown: list[str], state: JobState, join: Join, cycle: Cycle) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
-        has_row = self._rows_of_cycle(state.job.name, news, join)
-        if has_row or self._is_in_ledger(state, cycle, news.due):
+        if self._is_in_ledger(state, cycle):
             cycle.is_decided = True  # before a restart
             return
         outside: set[str] | None = None
+        name, part = state.job.name, next(iter(cycle.outcomes))
         for upstream in unknown:
-            run = self._newest_of_cycle(upstream, news, join)
-            why_not, of_which = f"nobody knows what became of {upstream}", ""
+            run = self._run_of_cycle(upstream, name, cycle)
+            why_not, of_which = self._why_unknown(upstream), ""
             if run is None and outside is None:
-                rows = partial(self._rows_of_cycle, news=news, join=join)
-                outside = by_hand.outside(unknown, news.job, rows, self._register.states)
+                rows = partial(self._rows_of_cycle, of=name, cycle=cycle)
+                outside = by_hand.outside(unknown, part, rows, self._register.states)
             if run is None and outside is not None and upstream in outside:
                 run, why_not = by_hand.newest_run(self._rows, upstream, self._ledger.gap)
                 of_which = f", in {by_hand.which(run)}" if run is not None else ""
             if run is None or run.outcome is None:
                 cycle.is_decided = True
-                self._skip(state, cycle.era, news.due, f"upstream_unknown: {why_not}")
+                self._skip(state, cycle.era, cycle.due, f"upstream_unknown: {why_not}")
                 return
-            # What is of another cycle counts as if it were of this one.
-            era = cycle.era if of_which else run.era
-            known = _conclusion(run, run.outcome, era, news.due)
-            cycle.note(upstream, era, known.outcome, is_spared=known.is_spared)
-            if not self._judge(state, join.trigger, cycle, known, of_which):
+            news = _conclusion(run, run.outcome, cycle.due)
+            if of_which:  # what is of another cycle counts as if it were of this one
+                news = replace(news, era=self._eras.of(upstream, name, cycle.era))
+            cycle.note(news)
+            if not self._judge(state, join.trigger, cycle, news, of_which):
                 return
 
-    def _rows_of_cycle(self, name: str, news: Conclusion, join: Join) -> list[Run]:
-        """Return the rows that a job has of the cycle."""
-        rows = self._rows.at(name, news.due)
-        return [run for run in rows if not join.has_one_head or run.era == news.era]
+    def _why_unknown(self, upstream: str) -> str:
+        state = self._register.states.get(upstream)
+        if state is not None and not state.is_live:
+            return f"{upstream} is disabled"
+        return f"nobody knows what became of {upstream}"
 
-    def _newest_of_cycle(self, name: str, news: Conclusion, join: Join) -> Run | None:
-        rows = self._rows_of_cycle(name, news, join)
-        return max(rows, key=lambda run: run.era, default=None)
+    def _rows_at(self, name: str, due: datetime) -> list[Run]:
+        """Return the rows that a job has of an instant, be it as one of a stretch.
 
-    def _not_to_come(self, cycle: Cycle, news: Conclusion, join: Join) -> list[str]:
+        Such an instant is one at which its cycles begin by themselves; a cycle that was begun by
+        hand in between is no part of a stretch.
+        """
+        rows = self._rows.at(name, due)
+        if all(run.due == due for run in rows) or self.is_due(name, due):
+            return rows
+        return [run for run in rows if run.due == due]
+
+    def _rows_of_cycle(self, name: str, of: str, cycle: Cycle) -> list[Run]:
+        """Return the rows that a job has of the cycle of another one."""
+        era = self._eras.of(name, of, cycle.era)
+        return [run for run in self._rows_at(name, cycle.due) if run.era == era]
+
+    def _run_of_cycle(self, name: str, of: str, cycle: Cycle) -> Run | None:
+        return next(iter(self._rows_of_cycle(name, of, cycle)), None)
+
+    def _not_to_come(self, name: str, cycle: Cycle, join: Join) -> list[str]:
         """Return which of the jobs that a cycle waits for bring it no outcome any more.
 
         All of them are looked at once. After that one is enough, each time: if it comes there is
@@ -409,15 +431,15 @@ class Chains:
         """
         if cycle.is_looked_at:
             first = cycle.first_missing(join.upstreams)
-            if first is None or self._comes(first, news, join):
+            if first is None or self._comes(first, name, cycle):
                 return []
-        missing = [name for name in join.upstreams if name not in cycle.outcomes]
-        pending = self.pending(missing, news, join)
+        missing = [each for each in join.upstreams if each not in cycle.outcomes]
+        pending = self.pending(missing, name, cycle)
         cycle.is_looked_at = True
-        return [name for name in missing if name not in pending]
+        return [each for each in missing if each not in pending]
 
-    def pending(self, names: Iterable[str], news: Conclusion, join: Join) -> set[str]:
-        """Return which jobs have a run of the cycle without an outcome, or are to have one.
+    def pending(self, names: Iterable[str], of: str, cycle: Cycle) -> set[str]:
+        """Return which jobs have a run of a job's cycle without an outcome, or are to have one.
 
         One that waits for several others may have been skipped on account of one of them, before a
         restart: then what still goes on above it brings no other run.
@@ -427,36 +449,33 @@ class Chains:
             state = self._register.states.get(name)
             if state is None:
                 continue
-            eras = self._eras_of_its_own(state, news, join)
-            open_eras = {active.run.era for active in state.open_at(news.due)}
-            if (eras and name not in self._joins) or not open_eras.isdisjoint(eras):
+            brings = self._brings(state, of, cycle)
+            if self._has_open(state, of, cycle) or (brings and name not in self._joins):
                 pending.add(name)
-            elif eras or _above(state):
+            elif brings or _above(state):
                 others.append(name)
-        newest = self._newest_to_come(others, news, join)
-        for name in others:
-            if name in newest and all(
-                run.era < newest[name] for run in self._rows_of_cycle(name, news, join)
-            ):
-                pending.add(name)
+        to_come = self._to_come(others, of, cycle)
+        pending.update(
+            name for name in others if name in to_come and not self._rows_of_cycle(name, of, cycle)
+        )
         return pending
 
-    def _comes(self, name: str, news: Conclusion, join: Join) -> bool:
-        """Whether a run of the cycle is open or to come, of a job or of those above it."""
+    def _comes(self, name: str, of: str, cycle: Cycle) -> bool:
+        """Whether a run of a job's cycle is open or to come, of a job or of those above it."""
         seen, waiting = {name}, [name]
         while waiting:
             state = self._register.states.get(waiting.pop())
             if state is None:
                 continue
-            if self._eras_of_its_own(state, news, join):
+            if self._brings(state, of, cycle):
                 return True
             above = [each for each in _above(state) if each not in seen]
             seen.update(above)
             waiting += above
         return False
 
-    def _newest_to_come(self, names: Iterable[str], news: Conclusion, join: Join) -> dict[str, int]:
-        """Return of jobs, and those above, the newest era of what comes of the cycle, if any does.
+    def _to_come(self, names: Iterable[str], of: str, cycle: Cycle) -> set[str]:
+        """Return to which of the jobs, and those above, something comes of a job's cycle.
 
         The one that is just getting its outcome is among them: what follows it is yet to be made.
         """
@@ -468,57 +487,83 @@ class Chains:
             if name not in graph and state is not None:
                 graph[name] = _above(state)
                 waiting += graph[name]
-        newest: dict[str, int] = {}
+        to_come: set[str] = set()
         for name in TopologicalSorter(graph).static_order():
             state = self._register.states.get(name)
-            eras = self._eras_of_its_own(state, news, join) if state is not None else []
-            eras += [newest[above] for above in graph.get(name, ()) if above in newest]
-            if eras:
-                newest[name] = max(eras)
-        return newest
+            if not to_come.isdisjoint(graph.get(name, ())) or (
+                state is not None and self._brings(state, of, cycle)
+            ):
+                to_come.add(name)
+        return to_come
 
-    def _eras_of_its_own(self, state: JobState, news: Conclusion, join: Join) -> list[int]:
-        """Return the eras of the cycle's runs of a job that are open or due by themselves.
+    def _has_open(self, state: JobState, of: str, cycle: Cycle) -> bool:
+        """Whether a job has a run of another one's cycle that has no outcome."""
+        era = self._eras.of(state.job.name, of, cycle.era)
+        return any(active.run.era == era for active in state.open_at(cycle.due))
 
-        So is what a join there has not decided: it will be, and have its row.
+    def _brings(self, state: JobState, of: str, cycle: Cycle) -> bool:
+        """Whether a job has an open run of another one's cycle, or is due in it by itself.
+
+        So it is with what a join there has not decided: it will be, and have its row.
         """
-        asked = news.era if join.has_one_head else None
-        eras = [active.run.era for active in state.open_at(news.due)]
-        if state.job.name in self._joins:
-            eras += self._joins[state.job.name].open_eras(news.due, asked)
+        if self._has_open(state, of, cycle):
+            return True
+        name, due = state.job.name, cycle.due
+        era = self._eras.of(name, of, cycle.era)
+        if name in self._joins and self._joins[name].is_open(due, era):
+            return True
         is_head = state.is_live and not isinstance(state.job.trigger, AfterTrigger)
-        if is_head and state.cursor.accounted_until < news.due and _is_due(state, news.due):
-            eras.append(state.cursor.era)
-        return [era for era in eras if asked is None or era == asked]
+        is_ahead = state.cursor.era == era and state.cursor.accounted_until < due
+        return is_head and is_ahead and _is_due(state, due)
 
     # --- rows -----------------------------------------------------------------------------
 
-    def _skip_stretch(self, state: JobState, join: Join | None, news: Conclusion) -> None:
+    def _skip_stretch(self, state: JobState, join: Join | None, news: Conclusion, era: int) -> None:
         """Enter that nothing follows a stretch of missed occurrences.
 
-        Of jobs that are waited for together the first one's stretch counts, and cycles of it that
-        are known by themselves have rows of their own.
+        Of jobs that are waited for together each cycle counts once, by whichever tells of it first,
+        and cycles that are known by themselves have rows of their own.
         """
-        first, last = news.due, news.last_due or news.due
-        count = news.count
-        how = "lost" if news.outcome is Outcome.LOST else "missed"
+        name, condition = state.job.name, self._after[state.job.name].conditions[news.job]
+        whole = Stretch(news.due, news.last_due or news.due, news.count, era)
+        left = [whole]
         if join is not None:
-            if join.is_over(news.due) and join.is_over(last):
-                return
-            first, count = join.rest_of(first, count)
-            join.stretches.append((first, last, count))
-            for (due, _), cycle in list(join.cycles.items()):
-                if first <= due <= last:
-                    count -= 1
-                    if due == first:
-                        first += TICK  # that instant has a row of its own
-                    if not cycle.is_decided:
-                        cycle.is_decided = True
-                        reason = f"upstream_failed: {news.job} was {how}"
-                        self._skip(state, max(cycle.era, news.era), due, reason)
-        reason = f"upstream_failed: {news.job} was {how}, and nothing follows a stretch of that"
-        if count > 0:
-            self._skip(state, news.era, first, reason, last_due=last, count=count)
+            left = left_of(whole, join.stretches, self._schedule_of(name))
+            join.stretches.append(whole)
+        reason = f"{_why_not(news, condition)}, and nothing follows a stretch of that"
+        if self._is_forgotten(news.due):
+            reason = FORGOTTEN
+        for stretch in left:
+            self._skip_one(state, join, stretch, news, reason)
+
+    def _skip_one(
+        self, state: JobState, join: Join | None, stretch: Stretch, news: Conclusion, reason: str
+    ) -> None:
+        """Enter a stretch, and those of its cycles that are known by themselves."""
+        rest: Stretch | None = stretch
+        if join is not None:
+            cycles = [
+                cycle
+                for cycle in join.cycles.values()
+                if stretch.has(cycle.due, cycle.era) and self.is_due(state.job.name, cycle.due)
+            ]
+            for cycle in cycles:
+                if not cycle.is_decided:
+                    cycle.is_decided = True
+                    why_not = _why_not(news, join.trigger.conditions[news.job])
+                    self._skip(state, cycle.era, cycle.due, why_not)
+            single = {cycle.due for cycle in cycles}
+            rest = left_besides(stretch, single, self._schedule_of(state.job.name))
+        if rest is not None:
+            last_due, count = rest.last, rest.count
+            self._skip(state, rest.era, rest.first, reason, last_due=last_due, count=count)
+
+    def _schedule_of(self, name: str) -> Occurrences | None:
+        """Return when the cycles of a job begin by themselves; all its heads have one schedule."""
+        state = self._register.states.get(name)
+        while state is not None and (above := _above(state)):
+            state = self._register.states.get(next(iter(above)))
+        return state.schedule if state is not None else None
 
     def _skip(
         self,
@@ -557,11 +602,11 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A job that waited for others until a reload, and the one its cycles began with."""
+    """A job that waited for others until a reload, and the era of its newest cycles then."""
 
     name: str
     join: Join
-    head: str | None
+    newest: int
 
 
 _PASSIVE = frozenset({Outcome.SKIPPED, Outcome.MISSED, Outcome.CANCELLED, Outcome.LOST})
@@ -583,16 +628,16 @@ def _is_spared(reason: str) -> bool:
     return reason.startswith(_NOT_FAILED)
 
 
-def _conclusion(run: Run, outcome: Outcome, era: int, due: datetime) -> Conclusion:
+def _conclusion(run: Run, outcome: Outcome, due: datetime) -> Conclusion:
     """Return what became of a run, as it counts in a cycle."""
-    return Conclusion(run.job, era, due, outcome, is_spared=_is_spared(run.reason))
+    return Conclusion(run.job, run.era, due, outcome, is_spared=_is_spared(run.reason))
 
 
-def _conclusions(cycle: Cycle, due: datetime) -> Iterator[Conclusion]:
+def _conclusions(cycle: Cycle) -> Iterator[Conclusion]:
     """Yield what is known of a cycle, as it was told."""
     for job, outcome in cycle.outcomes.items():
         is_spared = job in cycle.spared
-        yield Conclusion(job, cycle.eras[job], due, outcome, is_spared=is_spared)
+        yield Conclusion(job, cycle.eras[job], cycle.due, outcome, is_spared=is_spared)
 
 
 def _above(state: JobState) -> Collection[str]:
@@ -604,13 +649,3 @@ def _above(state: JobState) -> Collection[str]:
 def _is_due(state: JobState, due: datetime) -> bool:
     """Whether an instant is one of a job's schedule; a run by hand has one of its own."""
     return state.schedule is not None and state.schedule.latest_until(due) == due
-
-
-def _heads(after: Mapping[str, AfterTrigger]) -> dict[str, str | None]:
-    """Return for each job of a chain the one that it begins with; None: there are several."""
-    heads: dict[str, str | None] = {}
-    graph = {name: trigger.conditions for name, trigger in after.items()}
-    for name in TopologicalSorter(graph).static_order():
-        above = {heads.get(upstream) for upstream in graph.get(name, ())}
-        heads[name] = name if not above else above.pop() if len(above) == 1 else None
-    return heads

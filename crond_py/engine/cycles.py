@@ -9,47 +9,41 @@ from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger
 from crond_py.dataclass import dataclass
+from crond_py.engine.records import Conclusion
+from crond_py.engine.stretches import Stretch
 from crond_py.model import Outcome
-from crond_py.policy import TICK
 
 REMEMBERED = 1000
 """Of how many open cycles a job that waits for several others knows at most; others it looks up."""
 
 Key = tuple[datetime, int]
-"""The due instant of a cycle and its era; 0 where the cycles of several heads are one."""
+"""The due instant of a cycle, and its era in the job that waits."""
 
 
 @dataclass(slots=True)
 class Cycle:
-    """What is known of one cycle by a job that waits for several others.
+    """What is known of one cycle by a job that waits for others.
 
-    ``eras`` are those of the runs whose outcomes are known, ``era`` that of the run that follows;
-    ``spared`` are the jobs of those that were skipped because nothing had failed.
+    ``era`` is that of the run that follows, ``eras`` are those of the runs whose outcomes are
+    known; ``spared`` are the jobs of those that were skipped because nothing had failed.
     ``is_looked_at``: all that it waits for has been seen to come.
     """
 
+    due: datetime
+    era: int
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     eras: dict[str, int] = field(default_factory=dict)
     spared: frozenset[str] = frozenset()
-    era: int = 0
     is_decided: bool = False
     is_looked_at: bool = False
     passed: int = 0
 
-    def note(self, job: str, era: int, outcome: Outcome, *, is_spared: bool = False) -> None:
-        """Note an outcome. A newer one of a job means that the same due instant came again."""
-        if self.eras.get(job, era) < era:
-            self.outcomes.clear()
-            self.eras.clear()
-            self.spared = frozenset()
-            self.era = self.passed = 0
-            self.is_decided = self.is_looked_at = False
-        if self.eras.get(job, era) == era:
-            self.outcomes[job] = outcome
-            self.eras[job] = era
-            if is_spared:
-                self.spared |= {job}
-            self.era = max(self.era, era)
+    def note(self, news: Conclusion) -> None:
+        """Note the outcome of a run of this cycle."""
+        self.outcomes[news.job] = news.outcome
+        self.eras[news.job] = news.era
+        if news.is_spared:
+            self.spared |= {news.job}
 
     def first_missing(self, upstreams: Sequence[str]) -> str | None:
         """Return the first of the jobs that it waits for, always the same, without an outcome.
@@ -65,60 +59,43 @@ class Cycle:
 class Join:
     """A job that waits for several others, and what it knows of open cycles, oldest first.
 
-    With one head, runs of one cycle have its era. Several heads have eras of their own, so their
-    cycles are known by the due instant alone. ``stretches`` are those that were skipped whole:
-    first, last and number.
+    ``head`` is the job that its cycles begin with, None where there are several. ``stretches`` are
+    those cycles that were skipped whole.
     """
 
     trigger: AfterTrigger
-    has_one_head: bool
+    head: str | None
     cycles: OrderedDict[Key, Cycle] = field(default_factory=OrderedDict)
-    stretches: deque[tuple[datetime, datetime, int]] = field(
-        default_factory=lambda: deque(maxlen=100)
-    )
+    stretches: deque[Stretch] = field(default_factory=lambda: deque(maxlen=100))
     upstreams: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.upstreams = tuple(self.trigger.conditions)
 
-    def key(self, due: datetime, era: int) -> Key:
-        """Return what a cycle is known by."""
-        return due, era if self.has_one_head else 0
-
     def cycle(self, due: datetime, era: int) -> Cycle:
         """Return what is known of a cycle."""
-        key = self.key(due, era)
-        cycle = self.cycles.get(key)
+        cycle = self.cycles.get((due, era))
         if cycle is None:
-            cycle = self.cycles[key] = Cycle()
+            cycle = self.cycles[due, era] = Cycle(due, era)
             if len(self.cycles) > REMEMBERED:
                 self.cycles.popitem(last=False)
         return cycle
 
     def enter(self, due: datetime, era: int) -> None:
         """Enter a cycle of which nothing is known but that it is open, if there is room."""
-        if len(self.cycles) < REMEMBERED and self.key(due, era) not in self.cycles:
-            self.cycle(due, era).era = era
+        if len(self.cycles) < REMEMBERED:
+            self.cycle(due, era)
 
-    def open_eras(self, due: datetime, era: int | None) -> list[int]:
-        """Return the eras of the runs that are to come of cycles of an instant that are open.
+    def drop_complete(self, cycle: Cycle) -> None:
+        """Forget a cycle of which all is known."""
+        if cycle.outcomes.keys() == self.trigger.conditions.keys():
+            self.cycles.pop((cycle.due, cycle.era), None)
 
-        ``era``: only that one is asked for.
-        """
-        if era is not None or not self.has_one_head:
-            known = self.cycles.get(self.key(due, era or 0))
-            cycles = [known] if known is not None else []
-        else:
-            cycles = [cycle for (instant, _), cycle in self.cycles.items() if instant == due]
-        return [cycle.era for cycle in cycles if not cycle.is_decided]
+    def is_open(self, due: datetime, era: int) -> bool:
+        """Whether a cycle is known and not decided."""
+        cycle = self.cycles.get((due, era))
+        return cycle is not None and not cycle.is_decided
 
-    def is_over(self, due: datetime) -> bool:
-        """Whether a cycle was skipped as one of a stretch."""
-        return any(first <= due <= last for first, last, _ in self.stretches)
-
-    def rest_of(self, first: datetime, count: int) -> tuple[datetime, int]:
-        """Return where what is new of a stretch begins, and how many there are of it."""
-        for known_first, known_last, known_count in self.stretches:
-            if known_first <= first <= known_last:
-                first, count = known_last + TICK, max(1, count - known_count)
-        return first, count
+    def is_over(self, due: datetime, era: int) -> bool:
+        """Whether an instant lies in a stretch that was skipped."""
+        return any(stretch.has(due, era) for stretch in self.stretches)

@@ -16,7 +16,6 @@ from datetime import datetime
 
 from crond_py.crontab.model import AfterTrigger, Job
 from crond_py.engine.core import Core
-from crond_py.engine.records import Conclusion
 from crond_py.model import Cause, Condition, Outcome, Run
 from tests.simulation.jobs import upstreams
 from tests.simulation.world import World
@@ -27,6 +26,8 @@ MOST_ERAS = 12
 _UNKNOWN = "upstream_unknown: nobody knows what became of "
 
 _NOT_OVER = re.compile(r"upstream_unknown: (?P<job>.*) is not over yet, in its run due (?P<due>.*)")
+
+_DISABLED = re.compile(r"upstream_unknown: (?P<job>.*) is disabled")
 
 _NOT_RUN = re.compile(r"upstream_unknown: (?P<job>.*) has not been run yet")
 
@@ -91,14 +92,14 @@ def stuck(core: Core) -> Iterator[tuple[str, str]]:
     for name, join in chains._joins.items():
         if not core._register.states[name].is_live:
             continue
-        for (due, _), cycle in join.cycles.items():
+        for cycle in join.cycles.values():
             missing = join.trigger.conditions.keys() - cycle.outcomes.keys()
-            for known, outcome in cycle.outcomes.items():
-                news = Conclusion(known, cycle.eras[known], due, outcome)
-                is_coming = chains.pending(missing, news, join)
-                if not cycle.is_decided and not is_coming:
-                    yield f"its cycle of {due} waits for {sorted(missing)}, which do not come", name
-                break
+            is_waiting = cycle.outcomes and not cycle.is_decided
+            if is_waiting and not chains.pending(missing, name, cycle):
+                yield (
+                    f"its cycle of {cycle.due} waits for {sorted(missing)}, which do not come",
+                    name,
+                )
 
 
 def _is_in_a_stretch(world: World, name: str, due: datetime) -> bool:
@@ -206,6 +207,9 @@ def _untrue_in(world: World, run: Run, yet_to_end: Collection[int]) -> Iterator[
         said = [each for each in mine if each.due.replace(microsecond=0) == due]
         if all(each.outcome is not None and each.id not in yet_to_end for each in said):
             yield f"it is skipped, since {name} was not over yet, which it was"
+    elif found := _DISABLED.fullmatch(run.reason):
+        if all(each.enabled for each in world.requests.definitions[found["job"]]):
+            yield f"it is skipped, since {found['job']} was disabled, which it never was"
     elif found := _NOT_RUN.fullmatch(run.reason):
         if any(each.job == found["job"] and each.id < run.id for each in runs):
             yield f"it is skipped, since {found['job']} had not been run yet, which it had"

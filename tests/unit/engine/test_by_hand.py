@@ -191,7 +191,7 @@ def test_a_disabled_job_that_is_part_of_the_cycle(machine_with: MachineWith) -> 
     to_the_hour(world)
     reload(world, *(replace(job, enabled=job.name != "right") for job in DIAMOND))
     by_hand(world, "head")
-    reason = "upstream_unknown: nobody knows what became of right"
+    reason = "upstream_unknown: right is disabled"
     assert said(world, "end")[-1] == ("skipped", reason)
 
 
@@ -261,7 +261,7 @@ def test_a_cycle_that_nobody_began_by_hand(machine_with: MachineWith) -> None:
     world.jobs["left"] = replace(world.jobs["left"], enabled=False)
     world.boot_daemon()
     world.pass_time(MINUTE)
-    reason = "upstream_unknown: nobody knows what became of left"
+    reason = "upstream_unknown: left is disabled"
     assert said(world, "end")[-1] == ("skipped", reason)
 
 
@@ -282,3 +282,35 @@ def test_a_run_by_hand_at_the_instant_of_a_cycle(machine_with: MachineWith, who:
 def world_hour(world: World) -> datetime:
     """Return the full hour before now."""
     return world.clock.now().replace(minute=0, second=0, microsecond=0)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_in_the_middle_of_a_stretch_that_was_skipped(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P1: at an instant that is no cycle's of that stretch, where the clock was ahead of its time.
+
+    It was so at the boot (a clock that keeps local time), and is set right by now.
+    """
+    world = machine_with(*DIAMOND)
+    world.machine.tells_exits = True
+    to_the_hour(world, MINUTE)
+    world.kill_daemon()
+    world.pass_time(3 * HOUR)
+    world.set_clock(2 * HOUR)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    world.set_clock(-2 * HOUR)
+    world.pass_time(MINUTE)
+    behave(world, right=Behaviour(lasts=(10 * MINUTE,)))
+    ask(world, "trigger", "head")
+    world.pass_time(MINUTE)
+    if restarts:
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(10 * MINUTE)
+    (due,) = (run.due for run in rows(world, "head") if run.cause is Cause.MANUAL)
+    stretch = next(run for run in rows(world, "end") if run.last_due is not None)
+    assert stretch.last_due is not None
+    assert stretch.due < due < stretch.last_due  # else this test shows nothing
+    assert [str(run.outcome) for run in rows(world, "end") if run.due == due] == ["succeeded"]
