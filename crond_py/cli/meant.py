@@ -32,6 +32,7 @@ _UNITS: Final = {
     for name in names
 }
 _CLOCKS: Final = {"noon": "12:00", "midday": "12:00", "midnight": "00:00", "teatime": "16:00"}
+_INTERVALS: Final = {"hourly": "1h", "daily": "1d", "weekly": "1w"}
 _WEEKDAYS: Final = _words_of(
     "mon tue tues wed thu thur thurs fri sat sun monday tuesday wednesday thursday friday saturday"
     " sunday weekday weekdays weekend weekends"
@@ -88,8 +89,10 @@ def meant_span(words: Sequence[str], place: int, *, is_repeated: bool) -> str:
 
 def _of_span(words: Sequence[str], place: int, *, is_repeated: bool) -> Iterator[str]:
     text, after = _word(words, place), _word(words, place + 1)
-    if written := _span_at(words, place):
+    if written := _span_at(words, place) or (is_repeated and _INTERVALS.get(text)):
         yield f'write "{written}"'
+    if text == "and":
+        yield 'leave "and" out'
     if _is_span(text):
         yield "the larger unit stands first, and each once"
     if re.fullmatch("[0-9]+", text):
@@ -108,6 +111,8 @@ def _of_span(words: Sequence[str], place: int, *, is_repeated: bool) -> Iterator
 
 def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
     text, before, after = (_word(words, place + step) for step in (0, -1, 1))
+    if text in {"at", "on"}:
+        yield f'leave "{text}" out'
     for written in (text, text + after, before + text):
         if found := _WITH_HALF.fullmatch(written):
             yield _clock_of(found)
@@ -128,6 +133,8 @@ def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
 def _from_now(words: Sequence[str], place: int) -> str:
     """Return what to do where a length of time is added."""
     text = _word(words, place)
+    if text.startswith("now+"):
+        words, place, text = [text[3:], *words[place + 1 :]], 0, text[3:]
     bare = text.removeprefix("+")
     span = _span_at(words, place + (text in {"+", "in"})) or (bare if _is_span(bare) else "")
     if not span and re.fullmatch("[+][0-9]{2}:?[0-9]{2}", text):

@@ -34,8 +34,8 @@ def join_moment(when: str, words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def is_day(text: str) -> bool:
-    """Tell whether a text is a day, on which a time may follow."""
-    return _DAY.fullmatch(text) is not None
+    """Tell whether a text is a day that says nothing alone: a time is to follow."""
+    return text.lower() in {"today", "tomorrow"}
 
 
 def is_moment(text: str) -> bool:
@@ -124,7 +124,7 @@ def _clock(text: str) -> time:
 
 
 def _no_moment(text: str) -> ScheduleError:
-    if text.lower() in {"today", "tomorrow"}:
+    if is_day(text):
         way_out = f"say when on that day: {text} 07:30"
     else:
         way_out = meant_moment([text], 0) or f"write {MOMENT_FORMS}"

@@ -49,13 +49,15 @@ def refused(engine: FakeEngine, env: dict[str, str], *arguments: str) -> str:
         ("at 18:00 Europe/Berlin echo x", "Europe/Berlin", "for the zone: --tz Europe/Berlin"),
         ("at 18:00 UTC echo x", "UTC", "for the zone: --tz UTC"),
         ("at 18:00 +01:00 echo x", "+01:00", "an offset stands behind the date and time"),
-        ("at 18:00 on monday echo x", "on", ""),
+        ("at 18:00 on monday echo x", "on", 'leave "on" out'),
+        ("at 2126-12-24 at 18:00 echo x", "at", 'leave "at" out'),
         ("at 18:00 19:00 echo x", "19:00", ""),
         ("at 18:00 24.12.2126 echo x", "24.12.2126", 'write "2126-12-24"'),
         ("at 18:00 next friday echo x", "next", 'for that day write the date as in "2026-12-24"'),
         ("in 1h 30 minutes echo x", "30", 'write "30m"'),
         ("in 1h 30 echo x", "30", "say its unit, as in 30s or 30m"),
         ("in 30m 1h echo x", "1h", "the larger unit stands first, and each once"),
+        ("in 1h and 30m echo x", "and", 'leave "and" out'),
         ("in 1h from now echo x", "from", 'leave "from now" out'),
         ("in 1h at 18:00 echo x", "at", "for a time of the clock: pycron at 18:00"),
         ("every 1h from 18:00 echo x", "from", "it counts from now, and -s offset=..."),
@@ -74,7 +76,7 @@ def test_a_part_of_the_time_is_not_taken_for_the_program(
     assert said.startswith(f"'{word}' is not understood as part of a time")
     assert way_out in said
     assert f'{arguments[0]} takes "' in said
-    number = arguments.index(word)
+    number = arguments.index(word, 1)
     assert f"put -- before it: pycron {' '.join(arguments[:number])} -- {word} ..." in said
 
     ended = refused(engine, env, *arguments[: number + 1], "--", "echo", "x")
@@ -95,6 +97,12 @@ def test_a_part_of_the_time_is_not_taken_for_the_program(
         ("at monday 10:00", "'monday' is no time of the clock: for that day write the date as in"),
         ("at 24 Dec 18:00", "'24' is no time of the clock: write the date as in \"2026-12-24\""),
         ("at Dec 24 18:00", "'Dec' is no time of the clock: write the date as in \"2026-12-24\""),
+        ("at now+1hour", "'now+1hour' is no time of the clock: for a time from now: pycron in 1h"),
+        (
+            "at now+10 minutes",
+            "'now+10' is no time of the clock: for a time from now: pycron in 10m",
+        ),
+        ("at 2126-13-24 18:00", "'2126-13-24' is no time of the clock: write the date as in \"20"),
         ("at 6 pm", "'6' is no time of the clock: write \"18:00\""),
         ("at 6pm", "'6pm' is no time of the clock: write \"18:00\""),
         ("at 1830", "'1830' is no time of the clock: write \"18:30\""),
@@ -107,6 +115,7 @@ def test_a_part_of_the_time_is_not_taken_for_the_program(
         ("in an hour", "'an' is no length of time: write \"1h\""),
         ("in 18:00", "'18:00' is no length of time: for a time of the clock: pycron at 18:00"),
         ("every hour", "'hour' is no length of time: write \"1h\""),
+        ("every daily", "'daily' is no length of time: write \"1d\""),
         ("every 2 weeks", "'2' is no length of time: write \"2w\""),
         ("every monday", "'monday' is no length of time: it counts from now, and -s offset="),
     ],
