@@ -147,8 +147,8 @@ class Agenda:
         else:
             self._admitter.admit(state, now, Cause.STARTUP)
 
-    def replace_job(self, state: JobState, job: Job) -> None:
-        """Take a job's new definition; its beat goes on unless the schedule itself changed.
+    def replace_job(self, state: JobState, job: Job) -> bool:
+        """Take a job's new definition; its beat goes on unless the schedule itself changed (True).
 
         What was claimed ahead and is due by the new one, too, does not come again: the cursor
         accounts for it, as for no other.
@@ -174,6 +174,7 @@ class Agenda:
             if isinstance(job.trigger, AtTrigger):
                 self._settle(state, now, _past_cause(state))
         self.arm(state)
+        return is_new
 
     def _account_ahead(self, state: JobState) -> None:
         """Account for what has been claimed ahead and is due next."""

@@ -175,10 +175,10 @@ class Core:
                     state.last = last.get(name)
                     self._agenda.begin([state], now)
                 else:
-                    self._agenda.replace_job(state, job)
+                    has_changed = self._agenda.replace_job(state, job)
                     if not job.enabled:
                         self._withdraw(state, "the job was disabled in the crontab")
-                    else:
+                    elif has_changed:
                         reason = "the job was given another schedule in the crontab"
                         self._withdraw(state, reason, since=state.cursor.accounted_until)
                     self._attempts.renew_waiting(state)

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from crond_py.crontab.model import CronTrigger, Job
+from crond_py.engine.ahead import FARTHEST_AHEAD
+from crond_py.engine.core import Core
 from crond_py.errors import LedgerError
 from crond_py.model import Overlap, Run
 from crond_py.ports import RunQuery
@@ -152,6 +154,28 @@ def test_claimed_ahead_by_the_same_schedule(machine_with: MachineWith) -> None:
     world = machine_with(HEAD, *CROWD)
     to_the_hour(world, -SECOND / 10)
     reload(world, replace(HEAD, description="hourly"), *CROWD)
+    world.pass_time(MINUTE)
+    assert outcomes(world, "head") == ["succeeded"]
+
+
+def test_claimed_ahead_by_an_earlier_daemon_and_the_same_schedule(
+    machine_with: MachineWith,
+) -> None:
+    """Nor does one whose cursor stands before the instant, as that daemon ended before it."""
+    late = replace(HEAD, jitter=5 * SECOND)
+    world = machine_with(late)
+
+    def claim_early(core: Core) -> None:
+        core._agenda.leads = ((0, FARTHEST_AHEAD),)
+
+    world.on_core.append(claim_early)
+    world.kill_daemon()
+    world.boot_daemon()
+    while outcomes(world, "head") != ["running"]:
+        world.pass_time(SECOND / 100)
+    world.kill_daemon()
+    world.boot_daemon()
+    reload(world, late)
     world.pass_time(MINUTE)
     assert outcomes(world, "head") == ["succeeded"]
 
