@@ -3,7 +3,8 @@
 ``app`` names the commands and is the boundary where errors become sentences and exit codes;
 each command is a module of its own, imported only when it is asked for, because ``pycron next``
 is to answer at once. ``options`` has what several commands take, ``render`` how tables look,
-``records`` what ``--json`` prints, ``times`` how people write and read instants.
+``records`` what ``--json`` prints, ``times`` how people write and read instants, ``when`` where the
+time that a command is given ends and the command to be run begins.
 
 Exit codes: 0 done, 1 a general failure, 2 a request that makes no sense as put, 3 no daemon is
 running, 78 the crontab is refused, 130 interrupted; ``exec`` leaves with that of the command, or

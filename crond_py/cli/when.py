@@ -99,52 +99,49 @@ def split_words(
     ``--``. Raises UsageError for a word that is not understood where a time is said, with what to
     write for it; but what stands alone is left to who reads it.
     """
-    number = _number_understood(words, reader)
-    if fault := _fault(path, words, number, reader, is_ended=command is not None):
-        raise UsageError(fault)
-    when, rest = reader.join(words[0], [*words[1:], "command"])
-    if command is not None:
-        return when, list(command)
-    if len(words) > 1 and not rest[:-1]:
+    parts = [*words[0].split(), *words[1:]]  # in one argument there may be several
+    number = _number_understood(parts, reader)
+    if number == 0:
+        if meant := reader.meant(parts, 0) if parts else "":
+            what = f"{parts[0]!r} is no {reader.kind}"
+            raise UsageError(f"{what}: {meant} ({path} takes {reader.forms})")
+        return words[0], list(words[1:] if command is None else command)
+    when, rest = _joined(parts[:number], reader), parts[number:]
+    if rest:
+        # Before a -- and in one argument with the time is nothing of the command.
+        is_ended = command is not None or number < len(words[0].split())
+        if fault := _fault(
+            path, when, rest[0], reader.meant(parts, number), reader, is_ended=is_ended
+        ):
+            raise UsageError(fault)
+    elif command is None and len(words) > 1:
         raise UsageError(f"what is to be run is not said: {path} {when} -- command ...")
-    return when, rest[:-1]
+    return when, list(rest if command is None else command)
 
 
-def _parts(words: Sequence[str]) -> list[str]:
-    """Return the words with the first taken apart: in one argument there may be several."""
-    return [*words[0].split(), *words[1:]]
-
-
-def _number_understood(words: Sequence[str], reader: When) -> int:
-    """Return how many of the parts, from the first on, are a time or the beginning of one."""
-    parts = _parts(words)[:_MOST_WORDS]
-    for number in range(len(parts), 0, -1):
-        when, rest = reader.join(parts[0], [*parts[1:number], "command"])
-        if rest == ["command"] and reader.is_begun(when):
+def _number_understood(parts: Sequence[str], reader: When) -> int:
+    """Return how many words, from the first on, are a time or the beginning of one."""
+    for number in range(min(len(parts), _MOST_WORDS), 0, -1):
+        when = _joined(parts[:number], reader)
+        if when and reader.is_begun(when):
             return number
     return 0
 
 
-def _fault(path: str, words: Sequence[str], number: int, reader: When, *, is_ended: bool) -> str:
-    """Say that the first word which is not understood is not, if it stands for a time, or "".
+def _joined(parts: Sequence[str], reader: When) -> str:
+    """Return some words as one time; "" where one is none of it."""
+    when, rest = reader.join(parts[0], [*parts[1:], "command"])
+    return when if rest == ["command"] else ""
 
-    What stands before a ``--``, or in one argument with the time, does so whatever it is.
-    """
-    parts = _parts(words)
-    is_ended = is_ended or number < len(words[0].split())
-    if number == len(parts):
-        return ""
-    word, meant = parts[number], reader.meant(parts, number)
-    forms = f"{path} takes {reader.forms}"
-    way_out = f": {meant} ({forms})" if meant else f"; {forms}"
-    if number == 0:
-        return f"{word!r} is no {reader.kind}{way_out}" if meant else ""
-    is_like_time = bool(meant) or looks_like_time(word)
-    when, _ = reader.join(parts[0], [*parts[1:number], "command"])
-    if not is_like_time:
+
+def _fault(path: str, when: str, word: str, meant: str, reader: When, *, is_ended: bool) -> str:
+    """Say what is wrong with a word behind the time, or "" where it is of the command."""
+    if not (meant or looks_like_time(word)):
         what = "says nothing of when, and what is run stands after the --"
         return f"{word!r} {what}: {path} {when} -- command ..." if is_ended else ""
-    told = f"{word!r} is not understood as part of a time{way_out}"
+    forms = f"{path} takes {reader.forms}"
+    told = f"{word!r} is not understood as part of a time"
+    told += f": {meant} ({forms})" if meant else f"; {forms}"
     if is_ended or not reader.is_whole(when):
         return told
     return f"{told}; if it is the command, put -- before it: {path} {when} -- {word} ..."

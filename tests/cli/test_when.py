@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,16 @@ def test_what_is_no_part_of_a_time_is_the_command(
     in_place("in", "1h", *words, env=env)
     command = json.loads(engine.tasks[0].definition)["command"]
     assert command == (words[0] if len(words) == 1 else words)
+
+
+def test_the_words_of_a_time_may_be_one_argument(env: dict[str, str], engine: FakeEngine) -> None:
+    """In whichever order; what is to be run is then not taken apart."""
+    in_place("at", "18:00 2126-12-24", "echo", "a b", env=env)
+    in_place("in", "1h 30m", "--", "echo x", env=env)
+    in_place("in", "1h", "30m", "echo", env=env)
+    commands = [json.loads(task.definition)["command"] for task in engine.tasks]
+    assert commands == [["echo", "a b"], "echo x", "echo"]
+    assert engine.tasks[0].due == datetime(2126, 12, 24, 18, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("line", ["in 1h 30m", "at 18:00 tomorrow", "at tomorrow 18:00"])
