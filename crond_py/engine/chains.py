@@ -540,23 +540,25 @@ class Chains:
         self, state: JobState, join: Join | None, stretch: Stretch, news: Conclusion, reason: str
     ) -> None:
         """Enter a stretch, and those of its cycles that are known by themselves."""
-        rest: Stretch | None = stretch
-        if join is not None:
-            cycles = [
-                cycle
-                for cycle in join.cycles.values()
-                if stretch.has(cycle.due, cycle.era) and self.is_due(state.job.name, cycle.due)
-            ]
-            for cycle in cycles:
-                if not cycle.is_decided:
-                    cycle.is_decided = True
-                    why_not = _why_not(news, join.trigger.conditions[news.job])
-                    self._skip(state, cycle.era, cycle.due, why_not)
-            single = {cycle.due for cycle in cycles}
-            rest = left_besides(stretch, single, self._schedule_of(state.job.name))
+        name = state.job.name
+        runs = [active.run for active in (*state.active, *state.queued)]
+        single = {run.due for run in runs if self._is_one_of(stretch, name, run.due, run.era)}
+        for cycle in list(join.cycles.values()) if join is not None else ():
+            if not self._is_one_of(stretch, name, cycle.due, cycle.era):
+                continue
+            if not cycle.is_decided and cycle.due not in single:
+                why_not = _why_not(news, self._after[name].conditions[news.job])
+                self._skip(state, cycle.era, cycle.due, why_not)
+            cycle.is_decided = True
+            single.add(cycle.due)
+        rest = left_besides(stretch, single, self._schedule_of(name))
         if rest is not None:
             last_due, count = rest.last, rest.count
             self._skip(state, rest.era, rest.first, reason, last_due=last_due, count=count)
+
+    def _is_one_of(self, stretch: Stretch, name: str, due: datetime, era: int) -> bool:
+        """Whether a cycle of a job is part of a stretch, and was not begun by hand."""
+        return stretch.has(due, era) and self.is_due(name, due)
 
     def _schedule_of(self, name: str) -> Occurrences | None:
         """Return when the cycles of a job begin by themselves; all its heads have one schedule."""

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from crond_py.crontab.model import AfterTrigger
+from crond_py.engine.eras import Eras
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.telling import fields, log
 from crond_py.model import Attempt, Cause, Cursor, Run, State
@@ -34,6 +36,12 @@ class Forgotten:
         self._ledger = ledger
         self._gap = gap
         self._now = parts.timekeeper.now()
+        self._after = {
+            name: state.job.trigger
+            for name, state in register.states.items()
+            if isinstance(state.job.trigger, AfterTrigger)
+        }
+        self._eras = Eras(self._after, register.states)
 
     def runs(
         self, open_runs: Iterable[Run], survivors: Survivors, cursors: Mapping[str, Cursor]
@@ -94,6 +102,9 @@ class Forgotten:
         state = self._register.states.get(job)
         cursor = state.cursor if state is not None else cursors.get(job)
         era = cursor.era if cursor is not None else 0
+        cause = Cause.SCHEDULE
+        if job in self._after:  # what it follows is lost; its cycle may have been the newest
+            era, cause = self._eras.newest(job), Cause.UPSTREAM
         if self._has_row(job, era, due):
             self._tell("processes of a run whose occurrence has another", run_id, survivors)
             return None
@@ -103,7 +114,7 @@ class Forgotten:
             job,
             era,
             due,
-            Cause.SCHEDULE,
+            cause,
             State.RUNNING,
             self._now,
             attempt=attempt,

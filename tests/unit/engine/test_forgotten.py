@@ -21,7 +21,7 @@ from crond_py.crontab.model import (
     StartupTrigger,
 )
 from crond_py.ledger.memory import MemoryLedger
-from crond_py.model import Condition, Exit, Missed, OnCrash, Overlap, Retry
+from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry
 from crond_py.ports import Gap
 from tests.simulation.jobs import BEGIN
 from tests.simulation.world import World
@@ -246,6 +246,48 @@ def test_what_a_finished_run_has_left_is_no_run(machine_with: MachineWith) -> No
     assert outcomes(world) == ["succeeded"]
     assert world.daemon is not None
     assert world.daemon.core.status().jobs[0].active == ()
+
+
+FOLLOWER = Job("b", AfterTrigger({"a": Condition.SUCCESS}), "true", timezone="UTC")
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_what_follows_and_still_runs_is_taken_up_again(
+    machine_with: MachineWith, number: int
+) -> None:
+    """P1: its cycle has that row, as one that follows, and the others have theirs beside it."""
+    world = machine_with(JOB, FOLLOWER)
+    world.machine.behaviours["b"] = replace(
+        world.machine.behaviours["b"], lasts=(20 * MINUTE,), exits=(Exit(code=0),)
+    )
+    before = remembered(world)
+    world.pass_time(number * MINUTE + 30 * SECOND)
+    assert len(starts(world, "b")) == 1
+    restart_on(world, before)
+    world.pass_time(10 * SECOND)
+    running, *others = rows(world, "b")
+    assert (str(running.state), running.cause, running.count) == ("running", Cause.UPSTREAM, 1)
+    assert sum(run.count for run in others) == number - 1
+    assert {run.due - running.due for run in others} <= {MINUTE}
+
+
+def test_what_follows_and_still_runs_has_the_era_of_its_head(machine_with: MachineWith) -> None:
+    """P1: so its cycle is known to have its row, though the clock was set back before."""
+    world = machine_with(JOB, FOLLOWER)
+    world.pass_time(timedelta(hours=5))
+    world.set_clock(timedelta(hours=-4))
+    world.pass_time(MINUTE + 30 * SECOND)
+    world.machine.behaviours["b"] = replace(
+        world.machine.behaviours["b"], lasts=(20 * MINUTE,), exits=(Exit(code=0),)
+    )
+    before = remembered(world)
+    world.pass_time(MINUTE)
+    restart_on(world, before)
+    world.pass_time(10 * SECOND)
+    lost = next(run for run in rows(world, "a") if "has lost" in run.reason)
+    assert lost.era == 1  # else this test shows nothing
+    of_it = [run for run in rows(world, "b") if run.due == lost.due]
+    assert [(run.era, str(run.state)) for run in of_it] == [(1, "running")]
 
 
 def test_without_a_gap_nothing_is_lost(machine_with: MachineWith) -> None:
