@@ -11,20 +11,22 @@ from typing import Any
 from crond_py.control.codec import instant_text
 from crond_py.control.protocol import JobView
 from crond_py.engine.view import LagCauses, LagFigures, LagSummary
-from crond_py.model import Attempt, Lag, Run, State
+from crond_py.model import Attempt, Cause, Lag, Run, State
 
 
 def late_by(run: Run) -> timedelta | None:
     """Return how late a run's first process began; None: it has none.
 
-    What it has waited for jobs that it follows does not count, nor do steps of the clock.
+    What it has waited for jobs that it follows does not count, nor do steps of the clock. Where
+    a crash has taken what is known of that, a run that was not due by itself counts from its claim.
     """
     first = run.attempts[0] if run.attempts else None
     if first is not None and first.lag is not None:
         return first.lag.own
     if first is None or first.started_at is None or first.number != 1:
         return None
-    return first.started_at - run.due
+    since = run.due if run.cause is Cause.SCHEDULE else run.claimed_at
+    return first.started_at - since
 
 
 def took(run: Run) -> timedelta | None:

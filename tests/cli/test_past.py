@@ -572,6 +572,20 @@ def test_what_is_waited_for_other_jobs_makes_no_run_late(
     assert row["late_seconds"] == pytest.approx(sum(parts.values()) - parts["dependency"])
 
 
+@pytest.mark.parametrize(
+    ("cause", "late_seconds"), [(Cause.UPSTREAM, 6), (Cause.CATCH_UP, 6), (Cause.SCHEDULE, 1806)]
+)
+def test_how_late_a_run_was_whose_start_a_crash_took(
+    env: dict[str, str], tmp_path: Path, cause: Cause, late_seconds: float
+) -> None:
+    """Half an hour for the job before it, or of a time down, makes no run late that was not due."""
+    begun = Attempt(1, begun_at=minutes(830), pid=45, started_at=minutes(830.1))
+    run = Claim("report", 0, minutes(800), cause, State.RUNNING, minutes(830), attempt=begun)
+    write_runs(tmp_path / "state", run)
+    (row,) = json.loads(pycron("history", "6", "--json", env=env).stdout)
+    assert row["late_seconds"] == pytest.approx(late_seconds)
+
+
 def test_a_stretch_is_shown_as_one(env: dict[str, str]) -> None:
     """A row that stands for several says for how many, and until when."""
     shown = pycron("history", "3", env=env).stdout
