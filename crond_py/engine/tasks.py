@@ -420,11 +420,15 @@ class Tasks:
     def feed_in_place(self) -> None:
         """Take up what is due of the lanes whose timers fired just now, before what is after."""
         if self._has_come and self._left > 0:
-            self.feed()
+            self._feed_all()
 
     def feed(self) -> None:
-        """Take up what is due and may wait in memory, as much as is for one batch."""
-        self._has_come, self._is_over = False, True
+        """Take up what is due and may wait in memory, as much as is for one batch, at its end."""
+        self._feed_all()
+        self._is_over = True
+
+    def _feed_all(self) -> None:
+        self._has_come = False
         if self._register.is_stopping:
             return
         for lane in list(self._stale):
@@ -442,13 +446,13 @@ class Tasks:
         if self._has_fed:
             self._has_fed = False
             self._attend()
-        is_more = any(shelf.next_lane for pool in pools for shelf in self._hunger.shelves(pool))
-        if (is_more or self._held) and not self._is_blocked:
+        shelves = (shelf for pool in self._hunger.pools for shelf in self._hunger.shelves(pool))
+        if self._held or any(shelf.next_lane for shelf in shelves):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Have another batch take up more."""
-        if not self._is_to_go_on:
+        """Have another batch take up more, unless that has to wait for the ledger."""
+        if not self._is_to_go_on and not self._is_blocked:
             self._is_to_go_on = True
             self._parts.timers.call_at(self._parts.timekeeper.reading(), FeedDue())
 
@@ -623,6 +627,7 @@ class Tasks:
             return
         del self._unwritten[task.id]
         if self._is_blocked:
+            self._is_blocked = False
             self._go_on()
         if task.ended_at is None:
             lane = self.lane(task.lane)

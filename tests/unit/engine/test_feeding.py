@@ -277,10 +277,15 @@ def test_weights_hold_for_more_groups_than_there_is_room_for(world: World) -> No
     assert of["alice"] >= 8
 
 
-def test_ledger_that_takes_no_writes_is_not_asked_for_more(world: World) -> None:
+@pytest.mark.parametrize("pool", ["default", "small"])
+def test_ledger_that_takes_no_writes_is_not_asked_for_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, pool: str
+) -> None:
     """P4: what is due stays in the ledger, which can be read, until it takes writes again."""
+    world.pools["small"] = 1000
+    world.reload()
     number = 20 * MOST_WAITING
-    submit(world, *[new_task(world)] * number)
+    submit(world, *[new_task(world, pool=pool)] * number)
     world.set_trouble(LedgerError("disk full"))
     read: list[int] = []
     tasks_due = world.ledger.tasks_due
@@ -291,7 +296,16 @@ def test_ledger_that_takes_no_writes_is_not_asked_for_more(world: World) -> None
         return found
 
     world.ledger.tasks_due = reading  # type: ignore[method-assign, assignment]
+    batches = []
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        batches.append(batch)
+        handle(core, batch)
+
+    monkeypatch.setattr(Core, "handle", handled)
     world.pass_time(60 * SECOND)
+    assert len(batches) < 2 * 60  # it tries to write once a second
     assert in_memory(world) <= MOST_UNWRITTEN * MOST_WAITING
     assert sum(read) < 6 * MOST_UNWRITTEN * MOST_WAITING
     world.set_trouble(None)
