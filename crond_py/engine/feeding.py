@@ -2,9 +2,11 @@
 
 A lane is hungry when something of it is due that may be taken up. Lanes of one pool and priority
 share a shelf: on it, those go first of which no run waits in memory yet, as many groups are to
-stand in line; then those whose turn is first. A lane's turn is when its first task is due, and with
-each time that it is fed it is a second later, by its group's weight, but no more than ``MOST_LATE``
-after now: so neither do those that have much keep out who comes later, nor ever new ones those.
+stand in line; then those whose turn is first; then the first due. Turns are in the shelf's own time,
+which goes on with each lane that is fed, so that all hungry ones have been fed once when a second of
+it has passed. A lane that gets hungry has its turn now, and each time that it is fed it is put off
+by a second, for its group's weight. So neither do those that have much keep out who comes later, nor
+ever new ones those that have been fed.
 
 However many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no
 room for stays in the ledger, and is taken up as there is room: as each priority has a shelf, each
@@ -33,8 +35,9 @@ Twice as much is, of lanes of which nothing waits.
 FED_NS = 1_000_000_000
 """By how much each time that it is fed puts off the turn of a lane, for its group's weight."""
 
-MOST_LATE_NS = 10 * FED_NS
-"""How long after now the turn of a lane comes at most."""
+_FEW = 64
+
+_Entry = tuple[bool, int, int, int, "LaneState"]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +46,9 @@ class Shelf:
 
     ``waiting`` counts the runs that wait for a slot, ``standing`` the lanes that have such.
     ``full_ns`` and ``last_full_ns`` are when there was no room first, and last; 0: never.
+    ``hungry`` has of each lane the number of its entries that are in force: in ``turns``, and in
+    ``awaited`` where nobody gets a slot before it has somebody in line. ``turn_ns`` is what time it
+    is for turns.
     """
 
     pool: str
@@ -51,15 +57,37 @@ class Shelf:
     standing: int = 0
     full_ns: int = 0
     last_full_ns: int = 0
+    turn_ns: int = 0
     hungry: dict[LaneState, int] = field(default_factory=dict)
-    heap: list[tuple[bool, int, int, LaneState]] = field(default_factory=list)
+    turns: list[_Entry] = field(default_factory=list)
+    awaited: list[_Entry] = field(default_factory=list)
 
     @property
     def first(self) -> LaneState | None:
         """The lane that is to be taken up next, whether there is room for it or not."""
-        while self.heap and self.hungry.get(self.heap[0][3]) != self.heap[0][2]:
-            heapq.heappop(self.heap)
-        return self.heap[0][3] if self.heap else None
+        return self._first_of(self.turns)
+
+    def _first_of(self, heap: list[_Entry]) -> LaneState | None:
+        while heap and not self._is_in_force(heap[0]):
+            heapq.heappop(heap)
+        return heap[0][4] if heap else None
+
+    def _is_in_force(self, entry: _Entry) -> bool:
+        return self.hungry.get(entry[4]) == entry[3]
+
+    def enter(self, lane: LaneState, number: int) -> None:
+        """Give a lane its place among those that are hungry, of which it is one from now on."""
+        self.hungry[lane] = number
+        entry = (lane.waiting > 0, lane.turn_ns, lane.due_ns, number, lane)
+        self._push(self.turns, entry)
+        if not lane.waiting and not lane.is_barren:
+            self._push(self.awaited, entry)
+
+    def _push(self, heap: list[_Entry], entry: _Entry) -> None:
+        heapq.heappush(heap, entry)
+        if len(heap) > _FEW + 2 * len(self.hungry):
+            heap[:] = filter(self._is_in_force, heap)
+            heapq.heapify(heap)
 
     def room(self, lane: LaneState) -> int:
         """Return how many more runs of a lane may wait."""
@@ -69,7 +97,9 @@ class Shelf:
     @property
     def next_lane(self) -> LaneState | None:
         """The lane that is to be taken up next, if there is room for it, or none in itself."""
-        lane = self.first
+        return self._with_room(self.first)
+
+    def _with_room(self, lane: LaneState | None) -> LaneState | None:
         if lane is None or (lane.room and not self.room(lane)):
             return None
         return lane
@@ -81,8 +111,8 @@ class Shelf:
         None: each has a run that waits, or so many have as are taken up at a time. Nobody waits for
         one of which no run came as it was fed last: there may be many that only get rows.
         """
-        lane = self.next_lane
-        if lane is None or lane.comes_second or self.standing >= lane.most_waiting:
+        lane = self._with_room(self._first_of(self.awaited))
+        if lane is None or self.standing >= lane.most_waiting:
             return None
         return lane
 
@@ -130,23 +160,21 @@ class Hunger:
     def add(self, lane: LaneState, due_ns: int, now_ns: int) -> None:
         """Have a lane be hungry, of which the first is due then on the monotonic clock."""
         shelf = self.shelf(lane)
+        lane.due_ns = due_ns
         if lane not in shelf.hungry:
             lane.hungry_ns, lane.is_barren = now_ns, False
-        lane.turn_ns = max(due_ns, min(lane.turn_ns, now_ns + MOST_LATE_NS))
+            lane.turn_ns = max(shelf.turn_ns, min(lane.turn_ns, shelf.turn_ns + FED_NS))
         self._enter(shelf, lane)
 
     def _enter(self, shelf: Shelf, lane: LaneState) -> None:
         self._count += 1
-        shelf.hungry[lane] = self._count
-        entry = (lane.comes_second, lane.turn_ns, self._count, lane)
-        heapq.heappush(shelf.heap, entry)
-        if len(shelf.heap) > 64 + 2 * len(shelf.hungry):
-            shelf.heap = [each for each in shelf.heap if shelf.hungry.get(each[3]) == each[2]]
-            heapq.heapify(shelf.heap)
+        shelf.enter(lane, self._count)
 
     def note_fed(self, lane: LaneState, weight: float, *, is_barren: bool) -> None:
-        """Note that a lane was fed; ``is_barren``: no run came of what was due of it."""
-        lane.turn_ns += int(FED_NS / weight)
+        """Note that a lane was fed; ``is_barren``: nobody came to stand in line by that."""
+        shelf = self.shelf(lane)
+        shelf.turn_ns += FED_NS // max(1, len(shelf.hungry))
+        lane.turn_ns = max(lane.turn_ns, shelf.turn_ns - FED_NS) + int(FED_NS / weight)
         lane.is_barren = is_barren
 
     def drop(self, lane: LaneState) -> None:
@@ -178,10 +206,10 @@ class Hunger:
 
 
 def longest_due(shelves: Sequence[Shelf]) -> Shelf:
-    """Return the shelf of hungry lanes whose turn is first; of equals that of the lowest priority.
+    """Return the shelf whose next lane has been due longest; of equals that of the lowest priority.
 
-    Those are equal whose turns are no farther apart than ``AS_LONG``. There is one at least.
+    Those are equal that came due no farther apart than ``AS_LONG``. There is one at least.
     """
-    turns = {shelf: lane.turn_ns for shelf in shelves if (lane := shelf.first) is not None}
-    until_ns = min(turns.values()) + to_ns(AS_LONG)
-    return min((shelf for shelf in turns if turns[shelf] <= until_ns), key=lambda s: s.priority)
+    dues = {shelf: lane.due_ns for shelf in shelves if (lane := shelf.first) is not None}
+    until_ns = min(dues.values()) + to_ns(AS_LONG)
+    return min((shelf for shelf in dues if dues[shelf] <= until_ns), key=lambda s: s.priority)

@@ -69,9 +69,9 @@ class LaneState:
     ``timer`` waits for ``deadline_ns``, of the monotonic clock. ``unread`` is why the ledger could
     not tell which of its tasks are due; empty: it could. ``hindered`` is what has kept those that
     are due from being taken up; nothing where none was left behind. ``parked`` are runs that wait
-    for their retry, and not in memory. ``hungry_ns``, ``turn_ns`` and ``is_barren`` are of one that
-    is hungry (``feeding``): since when it is, when its turn is, and whether of what was taken up
-    last no run came.
+    for their retry, and not in memory. ``due_ns``, ``hungry_ns``, ``turn_ns`` and ``is_barren`` are
+    of one that is hungry (``feeding``): when its first is due, since when it is, when its turn is,
+    and whether nobody has come to stand in line by what was taken up last.
     """
 
     lane: Lane
@@ -84,6 +84,7 @@ class LaneState:
     unread: str = ""
     hindered: Hindered = ()
     parked: ParkedRuns = field(default_factory=ParkedRuns)
+    due_ns: int = 0
     hungry_ns: int = 0
     turn_ns: int = 0
     is_barren: bool = False
@@ -93,11 +94,6 @@ class LaneState:
         """How many more runs may wait."""
         has_room = self.waiting <= self.most_waiting // 2
         return self.most_waiting - self.waiting if has_room else 0
-
-    @property
-    def comes_second(self) -> bool:
-        """Whether others go before it of which somebody is yet to stand in line."""
-        return self.waiting > 0 or self.is_barren
 
     def hinder(self, what: Hindrance, now_ns: int) -> None:
         """Note that from now on nothing is taken up, and why."""

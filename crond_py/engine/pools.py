@@ -178,8 +178,9 @@ class Slots:
         if limit is None:
             self.is_late = False
         elif lag.own > limit:
-            if state is not None:
+            if state is not None and state.queued:
                 self._late_jobs[state] = None
+                self._keeps_waiting(limit)  # and forget those of which nothing waits any more
             self._tell_late(lag.own, run)
         elif self.is_late and not self._keeps_waiting(limit):
             self.is_late = False

@@ -94,7 +94,8 @@ class Tasks:
         self._hunger = Hunger()
         self._stale: dict[LaneState, None] = {}
         self._held: dict[Slots, None] = {}
-        self._put_off: dict[LaneState, None] = {}
+        self._put_off: dict[str, set[LaneState]] = {}
+        self._kept: defaultdict[str, float] = defaultdict(float)
         self._left = 0
         self._is_blocked = self._is_feeding = self._is_over = False
         self._turn = 0
@@ -360,7 +361,7 @@ class Tasks:
 
     def due(self, lane: LaneState, fired_at: datetime) -> None:
         """Take up tasks of a lane whose timer fired at wall-clock instant ``fired_at``."""
-        self._put_off.pop(lane, None)
+        self._take_back(lane)
         if self._lanes.get(lane.lane) is not lane:
             return  # it was let go of since, and what has come to its lane has another timer
         if not self._register.is_stopping:
@@ -386,8 +387,15 @@ class Tasks:
 
         Nobody gets a slot of its pool until then.
         """
-        self._put_off[lane] = None
+        self._put_off.setdefault(lane.lane.pool, set()).add(lane)
         self._hold_pool(lane.lane.pool)
+
+    def _take_back(self, lane: LaneState) -> None:
+        """Note that a lane is put off no more."""
+        lanes = self._put_off.get(lane.lane.pool, set())
+        lanes.discard(lane)
+        if not lanes:
+            self._put_off.pop(lane.lane.pool, None)
 
     def note_late(self, lane: LaneState, fired_at: datetime) -> None:
         """Note that a timer fired late which is to be dealt with later, as ``due``."""
@@ -440,8 +448,7 @@ class Tasks:
             pools = [*pools[self._turn :], *pools[: self._turn]]
         for number, pool in enumerate(pools):
             self._feed_pool(pool, self._left // (len(pools) - number))
-        put_off = {lane.lane.pool for lane in self._put_off}
-        for slots in [each for each in self._held if each.pool.name not in put_off]:
+        for slots in [each for each in self._held if each.pool.name not in self._put_off]:
             self._let_have(slots)
         if self._has_fed:
             self._has_fed = False
@@ -469,7 +476,7 @@ class Tasks:
             self._hold(slots)  # they come together
         least = self._left - most
         longest = longest_due(shelves)
-        kept = 0 if longest is shelves[0] or most <= 1 else max(1, most // LONGEST_WAITING_EVERY)
+        kept = 0 if longest is shelves[0] else self._keep_of(pool, most)
         for shelf in shelves:
             self._feed_shelf(shelf, least + kept)
             if shelf.next_lane is not None:
@@ -477,6 +484,13 @@ class Tasks:
         self._feed_shelf(longest, least)
         if slots is not None and self._left <= 0 and any(self._hunger.shelves(pool)):
             self._hold(slots)
+
+    def _keep_of(self, pool: str, most: int) -> int:
+        """Return how many of those that may be taken up are kept for who has been due longest."""
+        self._kept[pool] += most / LONGEST_WAITING_EVERY
+        kept = int(self._kept[pool])
+        self._kept[pool] -= kept
+        return kept
 
     def _feed_shelf(self, shelf: Shelf, least: int) -> None:
         """Take up tasks of a shelf's lanes, as long as more than ``least`` may be."""
@@ -505,15 +519,13 @@ class Tasks:
     def bring(self, slots: Slots, priority: int | None) -> bool:
         """Take up what goes before all that wait for a slot which is free.
 
-        With a ``priority``, of a run that comes: what may go before that. False: some of it is left
-        to the next batch, and nobody gets the slot until then.
+        With a ``priority``, of a run that comes: whether something may go before that, which is
+        then taken up with what else is due. False: nobody gets the slot until then.
         """
         pool = slots.pool.name
-        if not slots.has_room or slots.pool.workers is None:
+        if not slots.has_room or slots.pool.workers is None or self._is_feeding:
             return True
-        if self._is_feeding:
-            return True
-        if not self._is_begun and slots in self._held:
+        if slots in self._held and (not self._is_begun or pool in self._put_off):
             return False
         for shelf in list(self._hunger.shelves(pool)):
             if shelf.next_of_none is None or (priority is not None and shelf.priority < priority):
@@ -521,9 +533,10 @@ class Tasks:
             if slots.has_higher_than(shelf.priority):
                 return True
             while (lane := shelf.next_of_none) is not None:
-                if self._left <= 0 or self._is_over:
+                if self._left <= 0 or self._is_over or priority is not None:
                     self._hold(slots)
-                    self._go_on()
+                    if self._is_over:
+                        self._go_on()
                     return False
                 was_held, slots.is_held = slots.is_held, True
                 self._feed_or_wait(lane, max(1, self._left // len(shelf.hungry)))
@@ -588,24 +601,25 @@ class Tasks:
             if used >= room or task.due > until:
                 break
             runs = self._take_up(lane, task, now)
-            begun += runs
-            used += max(1, runs)  # one may have many to make up for
+            begun += sum(run.stage is not Stage.BEHIND for run in runs)
+            used += max(1, len(runs))  # one may have many to make up for
             taken += 1
         self._left -= max(1, used)
         self._first_dues.set(lane, found[taken].due if taken < len(found) else None)
         self._note_read(lane)
-        weight = self._register.shares.weight(lane.lane.group)
-        self._hunger.note_fed(lane, weight, is_barren=not begun)
+        if begun or taken:
+            weight = self._register.shares.weight(lane.lane.group)
+            self._hunger.note_fed(lane, weight, is_barren=not begun)
         self.arm(lane, at_once=True)
         self.let_go(lane)
 
-    def _take_up(self, lane: LaneState, task: Task, now: datetime) -> int:
-        """Take up what of a task is due, and return how many runs came of it."""
+    def _take_up(self, lane: LaneState, task: Task, now: datetime) -> Sequence[ActiveRun]:
+        """Take up what of a task is due, and return the runs that came of it."""
         runs, next_due = self._uptake.take_up(task, now, lane.hindered)
         for active in runs:
             self.watch(lane, active)
         self._move_on(lane, task, next_due)
-        return len(runs)
+        return runs
 
     def _move_on(self, lane: LaneState, task: Task, next_due: datetime | None) -> None:
         """Have a task be due then, or end it, with the claim that was just handed in."""
@@ -673,7 +687,7 @@ class Tasks:
             self._unread.pop(lane, None)
             self._hunger.drop(lane)
             self._stale.pop(lane, None)
-            self._put_off.pop(lane, None)
+            self._take_back(lane)
             self._lanes.pop(lane.lane, None)
 
     def arm(self, lane: LaneState, *, at_once: bool = False) -> None:
