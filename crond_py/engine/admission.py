@@ -16,10 +16,11 @@ from crond_py.engine.parts import AGAIN, Parts, Register
 from crond_py.engine.records import ActiveRun, Conclusion, JobState, Stage
 from crond_py.engine.rows import Rows
 from crond_py.engine.stopping import Stopper, too_late
+from crond_py.engine.stretches import Stretch, left_besides, left_of
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Outcome, Run, State
-from crond_py.policy import Admission, OverlapDecision, decide_overlap
+from crond_py.policy import Admission, Occurrences, OverlapDecision, decide_overlap
 from crond_py.ports import Claim, SetRun
 
 _IDENTIFIED = frozenset({Cause.SCHEDULE, Cause.CATCH_UP, Cause.UPSTREAM})
@@ -185,6 +186,32 @@ class Admitter:
         self._register.on_outcome(Conclusion(claim.job, claim.era, due, Outcome.SKIPPED))
         tell(logging.WARNING, "run skipped", state.job.name, due=due, reason=reason)
 
+    def enter_dropped(self, claim: Claim, schedule: Occurrences | None) -> None:
+        """Enter what is not run, be it a stretch of instants that ``schedule`` has.
+
+        Where the clock was set back and the schedule edited, some of them may have rows already.
+        """
+        self._parts.outbox.claim(claim, partial(self._dropped, claim, schedule))
+
+    def _dropped(self, claim: Claim, schedule: Occurrences | None, run_id: int | None) -> None:
+        """Enter what is left of a stretch that was refused, since its first instant has a row."""
+        if run_id is None and claim.last_due is not None:
+            self._parts.ask(partial(self._enter_rest, claim, schedule))
+
+    def _enter_rest(self, claim: Claim, schedule: Occurrences | None) -> None:
+        assert claim.last_due is not None  # noqa: S101 - it is a stretch
+        rows = self._rows.between(claim.job, claim.due, claim.last_due)
+        mine = [run for run in rows if run.era == claim.era]
+        known = [Stretch(run.due, run.last_due, run.count, run.era) for run in mine if run.last_due]
+        single = {run.due for run in mine if run.last_due is None and _has(schedule, run.due)}
+        stretch = Stretch(claim.due, claim.last_due, claim.count, claim.era)
+        for part in left_of(stretch, known, schedule):
+            left = left_besides(part, {due for due in single if part.has(due, claim.era)}, schedule)
+            if left is not None and left.first > claim.due:
+                last_due = left.last if left.count > 1 else None
+                rest = replace(claim, due=left.first, last_due=last_due, count=left.count)
+                self.enter_dropped(rest, schedule)
+
     def refuses(self, state: JobState, cause: Cause) -> str:
         """Return why the overlap policy would skip a run of this cause now, or nothing."""
         decision = _decide(state, cause)
@@ -231,6 +258,11 @@ class Admitter:
         self._starter.limit_waiting(active)
         if was is not State.QUEUED:
             self._parts.outbox.write(SetRun(active.run.id, State.QUEUED))
+
+
+def _has(schedule: Occurrences | None, due: datetime) -> bool:
+    """Whether an instant is one of a schedule; a run by hand has one of its own."""
+    return schedule is None or schedule.latest_until(due) == due
 
 
 def _tell_has_row(job: Job, due: datetime) -> None:

@@ -502,7 +502,7 @@ class Agenda:
             last_due=dropped.last if dropped.count > 1 else None,
             count=dropped.count,
         )
-        self._parts.outbox.claim(claim, lambda _: None)
+        self._admitter.enter_dropped(claim, state.schedule)
         self._register.on_outcome(
             Conclusion(
                 claim.job,

@@ -41,7 +41,7 @@ from crond_py.engine.stretches import Stretch, left_besides, left_of
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
-from crond_py.policy import Follow, Occurrences, judge_upstream
+from crond_py.policy import TICK, Follow, Occurrences, judge_upstream
 from crond_py.ports import Claim, Ledger, Timer
 
 FORGOTTEN = "upstream_unknown: the ledger has lost its newest records; it may have run"
@@ -251,7 +251,7 @@ class Chains:
             return None
         if join is None:
             cycle = Cycle(news.due, era)
-        elif join.is_over(news.due, era) and self.is_due(name, news.due):
+        elif any(self._is_one_of(stretch, name, news.due, era) for stretch in join.stretches):
             return None
         else:
             cycle = join.cycle(news.due, era)
@@ -325,12 +325,12 @@ class Chains:
         the job waits for now has its own rows of those.
         """
         name = state.job.name
-        eras = {run.era for run in self._rows_at(name, cycle.due)}
+        eras = {run.era for run in self._rows.at(name, cycle.due) if run.due == cycle.due}
         if not eras or cycle.era in eras:
             return bool(eras)
         trigger = state.job.trigger
         for upstream in trigger.conditions if isinstance(trigger, AfterTrigger) else ():
-            own = {run.era for run in self._rows_at(upstream, cycle.due)}
+            own = {run.era for run in self._rows.at(upstream, cycle.due)}
             own = {self._eras.of(name, upstream, era) for era in own}
             eras -= own - {cycle.era}
         return bool(eras)
@@ -373,11 +373,11 @@ class Chains:
 
     def _look_up_all(self, unknown: list[str], state: JobState, join: Join, cycle: Cycle) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
-        if self._is_in_ledger(state, cycle):
+        name, part = state.job.name, next(iter(cycle.outcomes))
+        if self._rows_of_cycle(name, name, cycle) or self._is_in_ledger(state, cycle):
             cycle.is_decided = True  # before a restart
             return
         outside: set[str] | None = None
-        name, part = state.job.name, next(iter(cycle.outcomes))
         for upstream in unknown:
             run = self._run_of_cycle(upstream, name, cycle)
             why_not, of_which = self._why_unknown(upstream), ""
@@ -404,21 +404,14 @@ class Chains:
             return f"{upstream} is disabled"
         return f"nobody knows what became of {upstream}"
 
-    def _rows_at(self, name: str, due: datetime) -> list[Run]:
-        """Return the rows that a job has of an instant, be it as one of a stretch.
-
-        Such an instant is one at which its cycles begin by themselves; a cycle that was begun by
-        hand in between is no part of a stretch.
-        """
-        rows = self._rows.at(name, due)
-        if all(run.due == due for run in rows) or self.is_due(name, due):
-            return rows
-        return [run for run in rows if run.due == due]
-
     def _rows_of_cycle(self, name: str, of: str, cycle: Cycle) -> list[Run]:
-        """Return the rows that a job has of the cycle of another one."""
-        era = self._eras.of(name, of, cycle.era)
-        return [run for run in self._rows_at(name, cycle.due) if run.era == era]
+        """Return the rows that a job has of the cycle of another one, be it as one of a stretch."""
+        era, due = self._eras.of(name, of, cycle.era), cycle.due
+        return [
+            run
+            for run in self._rows.at(name, due)
+            if run.era == era and (run.due == due or self._is_one_of(_stretch(run), name, due, era))
+        ]
 
     def _run_of_cycle(self, name: str, of: str, cycle: Cycle) -> Run | None:
         return next(iter(self._rows_of_cycle(name, of, cycle)), None)
@@ -529,7 +522,7 @@ class Chains:
         left = [whole]
         if join is not None:
             left = left_of(whole, join.stretches, self._schedule_of(name))
-            join.stretches.append(whole)
+            join.stretches.extend(left)
         reason = f"{_why_not(news, condition)}, and nothing follows a stretch of that"
         if self._is_forgotten(news.due):
             reason = FORGOTTEN
@@ -544,7 +537,8 @@ class Chains:
         runs = [active.run for active in (*state.active, *state.queued)]
         single = {run.due for run in runs if self._is_one_of(stretch, name, run.due, run.era)}
         for cycle in list(join.cycles.values()) if join is not None else ():
-            if not self._is_one_of(stretch, name, cycle.due, cycle.era):
+            has_own = news.job in cycle.outcomes  # it lies between what was missed
+            if has_own or not self._is_one_of(stretch, name, cycle.due, cycle.era):
                 continue
             if not cycle.is_decided and cycle.due not in single:
                 why_not = _why_not(news, self._after[name].conditions[news.job])
@@ -557,8 +551,17 @@ class Chains:
             self._skip(state, rest.era, rest.first, reason, last_due=last_due, count=count)
 
     def _is_one_of(self, stretch: Stretch, name: str, due: datetime, era: int) -> bool:
-        """Whether a cycle of a job is part of a stretch, and was not begun by hand."""
-        return stretch.has(due, era) and self.is_due(name, due)
+        """Whether a cycle of a job is part of a stretch.
+
+        What was begun by hand is none; nor is, where the stretch has not all instants that lie in
+        it, one of those that had their rows before (the clock was set back, and then on).
+        """
+        if not stretch.has(due, era) or not self.is_due(name, due):
+            return False
+        schedule = self._schedule_of(name)
+        if schedule is None:
+            return True
+        return stretch.count >= schedule.count(stretch.first - TICK, stretch.last)
 
     def _schedule_of(self, name: str) -> Occurrences | None:
         """Return when the cycles of a job begin by themselves; all its heads have one schedule."""
@@ -592,7 +595,7 @@ class Chains:
             last_due=last_due,
             count=count,
         )
-        self._parts.outbox.claim(claim, lambda _: None)
+        self._admitter.enter_dropped(claim, self._schedule_of(claim.job) if last_due else None)
         is_spared = _is_spared(reason)
         # What waits for a failure is skipped whenever all is well.
         level = logging.INFO if is_spared else logging.WARNING
@@ -628,6 +631,11 @@ def _why_not(news: Conclusion, condition: Condition) -> str:
 def _is_spared(reason: str) -> bool:
     """Whether a run with that reason was skipped because nothing had failed."""
     return reason.startswith(_NOT_FAILED)
+
+
+def _stretch(run: Run) -> Stretch:
+    """Return the cycles that a row stands for."""
+    return Stretch(run.due, run.last_due or run.due, run.count, run.era)
 
 
 def _conclusion(run: Run, outcome: Outcome, due: datetime) -> Conclusion:

@@ -95,7 +95,3 @@ class Join:
         """Whether a cycle is known and not decided."""
         cycle = self.cycles.get((due, era))
         return cycle is not None and not cycle.is_decided
-
-    def is_over(self, due: datetime, era: int) -> bool:
-        """Whether an instant lies in a stretch that was skipped."""
-        return any(stretch.has(due, era) for stretch in self.stretches)

@@ -92,6 +92,10 @@ class Rows:
         unwritten = self._outbox.unwritten
         return self._all(unwritten, self._ledger.runs(query), unwritten.at(job, due))
 
+    def between(self, job: str, first: datetime, last: datetime) -> list[Run]:
+        """Return what the ledger has of a job's instants, the first and the last among them."""
+        return self._ledger.runs(RunQuery(job=job, since=first, until=last + TICK, limit=None))
+
     def newest(self, job: str) -> Run | None:
         """Return the newest row of a job, of whatever cycle."""
         unwritten = self._outbox.unwritten

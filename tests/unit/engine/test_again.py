@@ -11,7 +11,7 @@ from crond_py.crontab.model import CronTrigger, Job
 from crond_py.engine.ahead import FARTHEST_AHEAD
 from crond_py.engine.core import Core
 from crond_py.errors import LedgerError
-from crond_py.model import Overlap, Run
+from crond_py.model import Missed, Overlap, Run
 from crond_py.ports import RunQuery
 from tests.simulation.fakes import Behaviour
 from tests.simulation.world import World
@@ -194,3 +194,36 @@ def test_started_and_not_due_any_more(machine_with: MachineWith, *, is_disabled:
     reload(world, replace(other, enabled=not is_disabled))
     world.pass_time(2 * MINUTE)
     assert outcomes(world, "head") == ["succeeded"]
+
+
+@pytest.mark.parametrize("missed", list(Missed))
+def test_the_first_of_several_that_are_missed(machine_with: MachineWith, missed: Missed) -> None:
+    """P1: what comes again has its row, and all that was missed behind it has an account, too."""
+    head = replace(HEAD, missed=missed)
+    world = machine_with(head, FOLLOWER)
+    to_the_hour(world, 10 * MINUTE)
+    ask(world, "trigger", "head")
+    world.pass_time(SECOND)
+    world.set_clock(-50 * MINUTE)
+    reload(world, replace(head, trigger=CronTrigger(("0 * * * *", "11 5 * * *"))), FOLLOWER)
+    world.freeze(5 * HOUR)
+    world.pass_time(MINUTE)
+    for name in ("head", "next"):
+        counts = [run.count for run in rows(world, name) if not run.due.minute]
+        assert sum(counts) == 5  # at eleven, twelve, one, two and three o'clock
+
+
+def test_a_stretch_that_was_missed_comes_again(machine_with: MachineWith) -> None:
+    """P1: only what is new of it gets a row."""
+    head = replace(HEAD, missed=Missed.SKIP)
+    world = machine_with(head, FOLLOWER)
+    to_the_hour(world, 10 * MINUTE)
+    world.freeze(3 * HOUR)
+    world.pass_time(SECOND)
+    world.set_clock(-170 * MINUTE)
+    reload(world, replace(head, trigger=CronTrigger(("0 * * * *", "11 5 * * *"))), FOLLOWER)
+    world.freeze(5 * HOUR)
+    world.pass_time(MINUTE)
+    for name in ("head", "next"):
+        counts = [(run.due.hour, run.count) for run in rows(world, name)]
+        assert counts == [(23, 1), (0, 3), (3, 2)]

@@ -1268,3 +1268,34 @@ def test_what_is_disabled_is_named_so(machine_with: MachineWith) -> None:
     world = machine_with(HEAD, off, after("end", "head", "off"))
     to_the_hour(world)
     assert [run.reason for run in rows(world, "end")] == ["upstream_unknown: off is disabled"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_lies_between_what_was_missed_is_followed(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P1: it ran before the clock was set back to before the job was there, and still goes on.
+
+    All the rest around it is one stretch, in the row of which it is not counted.
+    """
+    often = CronTrigger(("*/10 * * * *",))
+    head = replace(HEAD, trigger=often, missed=Missed.SKIP, overlap=Overlap.ALLOW)
+    world = machine_with(head, *DIAMOND[1:], after("next", "head"))
+    world.machine.tells_exits = True
+    behave(world, head=Behaviour(lasts=(12 * HOUR,)))
+    world.pass_time(11 * MINUTE)
+    (due,) = (run.due for run in rows(world, "head"))
+    behave(world, head=Behaviour())
+    world.set_clock(-HOUR)
+    world.freeze(5 * HOUR)
+    world.pass_time(MINUTE)
+    stretch = rows(world, "head")[0]
+    assert stretch.last_due is not None
+    assert stretch.due < due < stretch.last_due  # else this test shows nothing
+    if restarts:
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(8 * HOUR)
+    for name in ("head", "next", "end"):
+        mine = [str(run.outcome) for run in rows(world, name) if run.due == due]
+        assert mine == ["succeeded"]
