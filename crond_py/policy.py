@@ -245,6 +245,11 @@ def unaccounted(cursor: Cursor, until: datetime) -> list[Stretch]:
     return [(after, upto) for after, upto in stretches if after < upto]
 
 
+def is_accounted(cursor: Cursor, due: datetime) -> bool:
+    """Tell whether an occurrence has its row, or may not have one any more."""
+    return all(not after < due <= until for after, until in unaccounted(cursor, due))
+
+
 def next_unaccounted(schedule: Occurrences, cursor: Cursor) -> datetime | None:
     """Return the first occurrence that has no row yet.
 

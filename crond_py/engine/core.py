@@ -44,8 +44,8 @@ from crond_py.errors import (
     RequestRefusedError,
     UnknownNameError,
 )
-from crond_py.model import Cause, OnStop, Run, task_id_of, task_job
-from crond_py.policy import TICK
+from crond_py.model import Cause, Cursor, OnStop, Run, task_id_of, task_job
+from crond_py.policy import TICK, is_accounted
 from crond_py.ports import (
     Ended,
     Ledger,
@@ -180,7 +180,7 @@ class Core:
                         self._withdraw(state, "the job was disabled in the crontab")
                     elif has_changed:
                         reason = "the job was given another schedule in the crontab"
-                        self._withdraw(state, reason, since=state.cursor.accounted_until)
+                        self._withdraw(state, reason, by=state.cursor)
                     self._attempts.renew_waiting(state)
         self._chains.look_again()
         self._starter.fill_all()
@@ -213,11 +213,14 @@ class Core:
         if not state.active and not state.queued:
             self._register.states.pop(state.job.name, None)
 
-    def _withdraw(self, state: JobState, reason: str, since: datetime | None = None) -> None:
-        """Cancel what was claimed ahead of an instant that is yet to come, and later than that."""
+    def _withdraw(self, state: JobState, reason: str, by: Cursor | None = None) -> None:
+        """Cancel what was claimed ahead of an instant that is yet to come.
+
+        ``by``: but for what this accounts for.
+        """
         for active in list(state.active):
-            is_of_these = since is None or active.run.due > since
-            if is_of_these and self._admitter.is_ahead(active):
+            is_kept = by is not None and is_accounted(by, active.run.due)
+            if not is_kept and self._admitter.is_ahead(active):
                 self._stopper.cancel(active, reason)
 
     def stop(

@@ -30,6 +30,7 @@ from crond_py.policy import (
     Remains,
     decide_overlap,
     decide_recovery,
+    is_accounted,
     is_retryable,
     judge_exit,
     judge_upstream,
@@ -178,6 +179,15 @@ def test_missed_across_a_barrier() -> None:
     assert plan.catch_up == minutes(3, 8, 9, 10)
     assert plan.dropped is not None
     assert (plan.dropped.first, plan.dropped.last, plan.dropped.count) == (*minutes(1, 2), 2)
+
+
+def test_what_is_accounted_for() -> None:
+    """P2: all up to the cursor and behind a barrier is, and not what lies between."""
+    behind = Cursor(
+        "j", "f", 0, NOON, minutes(1)[0], barrier_from=minutes(3)[0], barrier_until=minutes(7)[0]
+    )
+    accounted = [number for number in range(10) if is_accounted(behind, *minutes(number))]
+    assert accounted == [0, 1, 4, 5, 6, 7]
 
 
 def test_a_schedule_that_does_not_advance_is_found_out() -> None:

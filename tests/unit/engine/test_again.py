@@ -180,6 +180,18 @@ def test_claimed_ahead_by_an_earlier_daemon_and_the_same_schedule(
     assert outcomes(world, "head") == ["succeeded"]
 
 
+def test_claimed_ahead_by_an_earlier_daemon(machine_with: MachineWith) -> None:
+    """A reload just after a restart, before the instant, changes nothing either."""
+    world = machine_with(HEAD, *CROWD)
+    to_the_hour(world, -SECOND / 10)
+    world.kill_daemon()
+    world.pass_time(SECOND / 50)
+    world.boot_daemon()
+    reload(world, HEAD, *CROWD)
+    world.pass_time(MINUTE)
+    assert outcomes(world, "head") == ["succeeded"]
+
+
 @pytest.mark.parametrize("is_disabled", [False, True])
 def test_started_and_not_due_any_more(machine_with: MachineWith, *, is_disabled: bool) -> None:
     """What was started in its time goes on, also where the clock is set back in that moment.
