@@ -106,8 +106,12 @@ class Admitter:
         """
         if any(active.run.era == era for active in state.open_at(due)):
             return True
-        reading = self._parts.timekeeper.reading()
-        if not asks_ledger or reading < self._asks_from_ns:
+        if not asks_ledger:
+            return False
+        unwritten = self._parts.outbox.unwritten.at(state.job.name, due)
+        if any((run.era, run.due) == (era, due) for run in unwritten):
+            return True
+        if self._parts.timekeeper.reading() < self._asks_from_ns:
             return False
         try:
             rows = self._rows.at(state.job.name, due)
