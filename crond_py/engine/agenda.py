@@ -156,6 +156,7 @@ class Agenda:
         now = self._parts.timekeeper.now()
         returns = job.enabled and not state.is_live
         is_new = fingerprint(job) != state.cursor.fingerprint
+        was_next = state.next_due
         state.job, state.is_removed, state.fault = job, False, ""
         for active in [*state.active, *state.queued]:
             if active.stage in {Stage.BEHIND, Stage.RETRY, Stage.SLOT}:
@@ -173,8 +174,24 @@ class Agenda:
             self._start_at_once(state)
             if isinstance(job.trigger, AtTrigger):
                 self._settle(state, now, _past_cause(state))
-        self.arm(state)
+        self.arm(state, self._first_from_now(state, was_next, now))
         return is_new
+
+    def _first_from_now(
+        self, state: JobState, was_next: datetime | None, now: datetime
+    ) -> datetime | None:
+        """Return when a job is due next that was to be so at ``was_next`` before a reload.
+
+        What was not due until now has not been missed, though it would have been by the new
+        schedule, as where the zone of the system is another one now.
+        """
+        if not state.is_live or isinstance(state.job.trigger, AtTrigger):
+            return None
+        first = self._first_due(state)
+        if first is None or first > now or (was_next is not None and was_next <= now):
+            return first
+        self._save(state, advance(state.cursor, now))
+        return self._first_due(state)
 
     def _account_ahead(self, state: JobState) -> None:
         """Account for what has been claimed ahead and is due next."""

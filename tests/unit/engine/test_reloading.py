@@ -166,3 +166,33 @@ def test_what_has_been_started_goes_on(machine_with: MachineWith) -> None:
     reload(world, replace(JOB, enabled=False))
     world.pass_time(MINUTE)
     assert outcomes(world) == ["succeeded"]
+
+
+@pytest.mark.parametrize("missed", list(Missed))
+def test_the_zone_of_the_system_is_another_one(
+    machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch, missed: Missed
+) -> None:
+    """P1: an instant that passed while it was not due is neither missed nor run by a reload."""
+    monkeypatch.setattr("crond_py.timetable.known_system_timezone", lambda: "UTC")
+    evening = CronTrigger(("30 20 * * *",))
+    job = replace(JOB, trigger=evening, timezone=None, missed=missed, overlap=Overlap.SKIP)
+    world = machine_with(job)
+    world.pass_time(31 * MINUTE)
+    assert rows(world) == []
+    monkeypatch.setattr("crond_py.timetable.known_system_timezone", lambda: "Etc/GMT+2")
+    reload(world, job)
+    world.pass_time(MINUTE)
+    assert rows(world) == []
+    world.pass_time(24 * 60 * MINUTE)
+    assert [run.due for run in rows(world)] == [datetime(2026, 3, 29, 22, 30, tzinfo=UTC)]
+
+
+def test_what_is_just_due_at_a_reload_is_run(machine_with: MachineWith) -> None:
+    """P1: it was so by the old crontab, too, and its timer is about to be seen."""
+    world = machine_with(JOB)
+    world.clock.advance(MINUTE + SECOND / 10)
+    reload(world, JOB)
+    world.pass_time(SECOND)
+    assert [(run.due, str(run.outcome)) for run in rows(world)] == [
+        (datetime(2026, 3, 28, 22, 1, tzinfo=UTC), "succeeded")
+    ]
