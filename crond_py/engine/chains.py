@@ -143,7 +143,7 @@ class Chains:
                 continue
             now = Cycle(cycle.due, cycle.era + counted)
             ended = self._ended(state, cycle, now)
-            cycle.is_decided = True  # here: it may be an open one of those that wait by now
+            cycle.is_decided = True  # where the next one cannot be read, it is not seen to again
             for news in ended or ():
                 self._follow(name, news)
             if ended == [] and not self._has_row(state, now):
@@ -325,14 +325,16 @@ class Chains:
         the job waits for now has its own rows of those.
         """
         name = state.job.name
+        if self._rows_of_cycle(name, name, cycle):
+            return True
         eras = {run.era for run in self._rows.at(name, cycle.due) if run.due == cycle.due}
-        if not eras or cycle.era in eras:
-            return bool(eras)
+        if not eras:
+            return False
         trigger = state.job.trigger
         for upstream in trigger.conditions if isinstance(trigger, AfterTrigger) else ():
             own = {run.era for run in self._rows.at(upstream, cycle.due)}
             own = {self._eras.of(name, upstream, era) for era in own}
-            eras -= own - {cycle.era}
+            eras -= own
         return bool(eras)
 
     # --- what is not known in memory ------------------------------------------------------
@@ -374,7 +376,7 @@ class Chains:
     def _look_up_all(self, unknown: list[str], state: JobState, join: Join, cycle: Cycle) -> None:
         """Complete a cycle by what the ledger has of it; skip it where that has nothing."""
         name, part = state.job.name, next(iter(cycle.outcomes))
-        if self._rows_of_cycle(name, name, cycle) or self._is_in_ledger(state, cycle):
+        if self._is_in_ledger(state, cycle):
             cycle.is_decided = True  # before a restart
             return
         outside: set[str] | None = None
@@ -537,8 +539,7 @@ class Chains:
         runs = [active.run for active in (*state.active, *state.queued)]
         single = {run.due for run in runs if self._is_one_of(stretch, name, run.due, run.era)}
         for cycle in list(join.cycles.values()) if join is not None else ():
-            has_own = news.job in cycle.outcomes  # it lies between what was missed
-            if has_own or not self._is_one_of(stretch, name, cycle.due, cycle.era):
+            if not self._is_one_of(stretch, name, cycle.due, cycle.era):
                 continue
             if not cycle.is_decided and cycle.due not in single:
                 why_not = _why_not(news, self._after[name].conditions[news.job])

@@ -1226,6 +1226,50 @@ def test_a_reload_while_the_ledger_cannot_be_read(
     assert outcomes(world, "c") == ["succeeded"]
 
 
+def test_followers_have_their_turn_by_priority(machine_with: MachineWith) -> None:
+    """P4: what has the higher priority goes first where they wait for one slot together."""
+    names = ("low", "high", "middle")
+    waits = [
+        replace(after(name, "head"), pool="one", priority=priority)
+        for name, priority in zip(names, (-1, 5, 0), strict=True)
+    ]
+    world = machine_with()
+    reload(world, HEAD, *waits, pools=(Pool("default"), Pool("one", 1)))
+    for job in (HEAD, *waits):
+        behave(world, **{job.name: Behaviour(lasts=(MINUTE,))})
+    to_the_hour(world, 10 * MINUTE)
+    begun = {name: rows(world, name)[0].attempts[0].begun_at for name in names}
+    assert sorted(names, key=begun.__getitem__) == ["high", "middle", "low"]
+
+
+def test_what_is_disabled_as_it_is_changed_has_no_rows(machine_with: MachineWith) -> None:
+    """P1: its open cycle is none of an enabled job any more."""
+    world = machine_with(*_follows("a", "b"))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    *others, follower, last = _follows("later")
+    later = replace(HEAD, name="later", trigger=CronTrigger(("50 * * * *",)))
+    reload(world, *others, later, replace(follower, enabled=False), last)
+    world.pass_time(20 * MINUTE)
+    assert rows(world, "c") == rows(world, "last") == []
+
+
+def test_a_cycle_that_was_decided_before_the_clock_was_set_back(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P2: by the clock it is yet to come; it is older than the crontab in force all the same."""
+    world = machine_with(*_follows("b"))
+    behave(world, a=Behaviour(lasts=(10 * MINUTE,), exits=(BAD,)))
+    to_the_hour(world, MINUTE)
+    assert outcomes(world, "c") == ["succeeded"]
+    world.set_clock(-30 * MINUTE)
+    reload(world, *_follows("a"))
+    world.pass_time(15 * MINUTE)
+    assert outcomes(world, "a") == ["failed"]
+    assert outcomes(world, "c") == outcomes(world, "last") == ["succeeded"]
+    assert "run skipped" not in caplog.messages
+
+
 # --- stretches ------------------------------------------------------------------------------------
 
 
@@ -1307,3 +1351,31 @@ def test_what_lies_between_what_was_missed_is_followed(
     for name in ("head", "next", "end"):
         mine = [str(run.outcome) for run in rows(world, name) if run.due == due]
         assert mine == ["succeeded"]
+
+
+@pytest.mark.parametrize("exit_", [OK, BAD])
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_one_of_two_heads_makes_up_of_a_stretch_of_the_other(
+    machine_with: MachineWith, exit_: Exit, *, is_frozen: bool, restarts: bool
+) -> None:
+    """P1: its cycles have been skipped as that stretch, and have no rows of their own."""
+    skips = replace(HEAD, missed=Missed.SKIP)
+    makes_up = replace(HEAD, name="other", missed=Missed.ALL)
+    world = machine_with(skips, makes_up, TWO[2])
+    world.machine.tells_exits = True
+    to_the_hour(world, MINUTE)
+    behave(world, other=Behaviour(lasts=(MINUTE,), exits=(exit_,)))
+    if is_frozen:
+        world.freeze(5 * HOUR)
+    else:
+        world.kill_daemon()
+        world.pass_time(5 * HOUR)
+        world.boot_daemon()
+    world.pass_time(90 * SECOND)
+    if restarts:
+        world.kill_daemon()
+        world.boot_daemon()
+    world.pass_time(10 * MINUTE)
+    assert len(rows(world, "other")) == 6
+    assert [run.count for run in rows(world, "end")] == [1, 5]
