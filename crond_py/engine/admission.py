@@ -10,6 +10,7 @@ from functools import partial
 
 from crond_py.clock import to_ns
 from crond_py.crontab.model import Job
+from crond_py.engine.ahead import LONGEST_AHEAD
 from crond_py.engine.attempts import Attempts
 from crond_py.engine.lag import Wait, Waits
 from crond_py.engine.parts import AGAIN, Parts, Register
@@ -171,8 +172,8 @@ class Admitter:
 
         It is started at the instant that was known then, whatever the clock is set to since.
         """
-        is_held = active.ready_ns > self._parts.timekeeper.reading()
-        return is_held and self._starter.is_ahead(active)
+        remaining_ns = active.ready_ns - self._parts.timekeeper.reading()
+        return 0 < remaining_ns <= to_ns(LONGEST_AHEAD) and self._starter.is_ahead(active)
 
     def _skip(self, state: JobState, era: int, due: datetime, cause: Cause, reason: str) -> None:
         now = self._parts.timekeeper.now()

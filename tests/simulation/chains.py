@@ -68,7 +68,10 @@ def without_followers(world: World, upstream: Run, unsettled: set[str]) -> Itera
             continue  # a due instant that came twice is told apart by the engine's own tests
         if is_join and _has_other_eras(world, trigger, upstream):
             continue  # the same reading twice: which cycle a run belongs to, nobody can tell
-        if is_join and (upstream.count > 1 or _is_in_a_stretch(world, job.name, upstream.due)):
+        was_join = any(len(upstreams(each)) > 1 for each in world.requests.definitions[job.name])
+        if was_join and _is_in_a_stretch(world, job.name, upstream.due):
+            continue  # by what it waited for together: each cycle counts once
+        if is_join and upstream.count > 1:
             continue  # of several stretches that are waited for together, one counts
         if is_join and upstream.due <= world.in_force_since[job.name]:
             continue  # a cycle from before the job was there may be forgotten in a restart

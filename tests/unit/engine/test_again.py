@@ -192,6 +192,16 @@ def test_claimed_ahead_by_an_earlier_daemon(machine_with: MachineWith) -> None:
     assert outcomes(world, "head") == ["succeeded"]
 
 
+def test_claimed_ahead_before_the_clock_was_set_back(machine_with: MachineWith) -> None:
+    """A reload that changes nothing of it changes nothing, though its era is another one now."""
+    world = machine_with(HEAD, *CROWD)
+    to_the_hour(world, -SECOND / 10)
+    world.set_clock(-8 * HOUR)
+    reload(world, HEAD, *CROWD)
+    world.pass_time(MINUTE)
+    assert outcomes(world, "head")[-1] == "succeeded"
+
+
 @pytest.mark.parametrize("is_disabled", [False, True])
 def test_started_and_not_due_any_more(machine_with: MachineWith, *, is_disabled: bool) -> None:
     """What was started in its time goes on, also where the clock is set back in that moment.
