@@ -2,11 +2,11 @@
 
 A lane is hungry when something of it is due that may be taken up. Lanes of one pool and priority
 share a shelf: on it, those go first of which no run waits in memory yet, as many groups are to
-stand in line; then those whose turn is first; then the first due. Turns are in the shelf's own time,
-which goes on with each lane that is fed, so that all hungry ones have been fed once when a second of
-it has passed. A lane that gets hungry has its turn now, and each time that it is fed it is put off
-by a second, for its group's weight. So neither do those that have much keep out who comes later, nor
-ever new ones those that have been fed.
+stand in line; then those whose turn is first; then the first due. Turns are in the shelf's own
+time, which goes on with each lane that is fed, so that all hungry ones have been fed once when a
+second of it has passed. A lane that gets hungry has its turn now, and each time that it is fed it
+is put off by a second, for its group's weight. So neither do those that have much keep out who
+comes later, nor ever new ones those that have been fed.
 
 However many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no
 room for stays in the ledger, and is taken up as there is room: as each priority has a shelf, each
