@@ -145,6 +145,10 @@ class Line:
                 self._push_by_age(place, ticket)
         return None
 
+    def first_of_group(self, ticket: Ticket) -> Ticket | None:
+        """Return whose turn it is of the group of one that waits."""
+        return self._first_of(self._places[ticket.stake])
+
     def _add_by_age(self, place: Place, ticket: Ticket) -> None:
         oldest = self._oldest_of(place)
         if place.by_age and ticket.since_ns < place.by_age[-1].since_ns:

@@ -33,6 +33,9 @@ the group of the one that waits longest happens to be full.
 _MOVES_BY = 3
 """By how much earlier it is each time, of these; it has no divisor in common with the number."""
 
+ITS_GROUP_EVERY = 10
+"""Of so many of those slots, one is for the group of the run that has waited longest."""
+
 AS_LONG = timedelta(seconds=1)
 """Runs of which one has waited longer than another by no more than this have waited as long."""
 
@@ -245,13 +248,21 @@ class Slots:
         return place == (LONGEST_WAITING_EVERY - 1 - _MOVES_BY * times) % LONGEST_WAITING_EVERY
 
     def _of_longest_waiting(self) -> Ticket | None:
-        """Return whose turn it is of the lowest priority whose first run has waited longest."""
+        """Return whose turn it is of the lowest priority whose first run has waited longest.
+
+        One time of ``ITS_GROUP_EVERY`` it is the turn of the group of that run, whatever it has
+        used: that may be slots of a higher priority, which it goes on to use.
+        """
         oldest = [ticket for line in self._lines.values() if (ticket := line.oldest()) is not None]
         if not oldest:
             return None
         until_ns = min(each.since_ns for each in oldest) + to_ns(AS_LONG)
-        lowest = min(each.priority for each in oldest if each.since_ns <= until_ns)
-        return self._lines[lowest].first(self._shares.reading())
+        found = (each for each in oldest if each.since_ns <= until_ns)
+        longest = min(found, key=lambda each: each.priority)
+        line, times = self._lines[longest.priority], self._turns // LONGEST_WAITING_EVERY
+        if times % ITS_GROUP_EVERY == ITS_GROUP_EVERY - 1:
+            return line.first_of_group(longest)
+        return line.first(self._shares.reading())
 
     def _next(self) -> Ticket | None:
         """Return the ticket whose turn it is by priority and share."""

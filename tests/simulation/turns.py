@@ -7,10 +7,11 @@ gets one and who gives it back, and works out by the rules of pycron.toml(5) who
   in that pool may go. Other pools have no part in that, but by the ``max_running`` of a group.
 - Else the next slot is one for the highest priority that waits and may go; of every ten that go to
   runs that wait, one is for the priority of the run that has waited longest, of those that may go;
-  of those that have waited as long, to a second, for the lowest.
-- Of that priority it is the turn of the group that has used the least of the pool for its weight
-  since it began to wait. One that comes to wait is level with the least of the others, or behind
-  it by no more than ``MOST_BEHIND_S``.
+  of those that have waited as long, to a second, for the lowest. Of ten of these one is for its
+  group.
+- Else, of that priority, it is the turn of the group that has used the least of the pool for its
+  weight since it began to wait. One that comes to wait is level with the least of the others, or
+  behind it by no more than ``MOST_BEHIND_S``.
 - Of those that wait and have no slot, the one that has waited longest in that may be level with the
   least, too, once those that came later have together used ``MOST_PASSED`` times what it is ahead.
 - Of that group it is the turn of the run that was due first.
@@ -402,6 +403,11 @@ class Turns:
         self._world.breach(Broken("P4", text, job=job, run=run))
 
 
+def _place_of(times: int) -> int:
+    """Return which of ten slots is by age, after so many tens."""
+    return (AGEING - 1 - AGEING_MOVES * times) % AGEING
+
+
 class Choice:
     """What there is to choose from when a pool has a slot to give."""
 
@@ -415,7 +421,8 @@ class Choice:
             for name, place in line.places.items()
         }
         times, place = divmod(pool.given, AGEING)
-        self.is_by_age = place == (AGEING - 1 - AGEING_MOVES * times) % AGEING
+        self.is_for_oldest = times % AGEING == AGEING - 1 and place == _place_of(times)
+        self.is_by_age = place == _place_of(times)
 
     def wrong_with_none(self) -> Iterator[str]:
         """Yield what is wrong with a slot that nobody gets."""
@@ -434,7 +441,11 @@ class Choice:
         if priority not in self._priorities():
             yield f"and it is the turn of priority {self._priorities()}, not of {priority}"
             return
-        for other in self.lines[priority]:
+        if self.is_for_oldest:
+            since_ns = min(each.since_ns for each in self.may_go() if each.priority == priority)
+            if since_ns not in {each.since_ns for each in mine}:
+                yield "and another group's run has waited longer"
+        for other in () if self.is_for_oldest else self.lines[priority]:
             least_s, _, passed_s = self._used_s[priority, name]
             most_s = self._used_s[priority, other][1]
             if other != name and least_s > most_s + passed_s / MOST_PASSED + _NEGLIGIBLE_S:

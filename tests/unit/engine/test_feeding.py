@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from crond_py.crontab.model import AtTrigger
+from crond_py.crontab.model import AtTrigger, EveryTrigger
 from crond_py.engine.core import Core
+from crond_py.engine.events import Call, FeedDue, TimersFired
 from crond_py.engine.feeding import MANY
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.pools import LONGEST_WAITING_EVERY
 from crond_py.engine.tasks import MOST_UNWRITTEN, Tasks
 from crond_py.errors import LedgerError
-from crond_py.model import Lane, Missed, Task
+from crond_py.model import Lane, Missed, Overlap, Task
 from tests.simulation.fakes import FakeProcesses
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING
@@ -32,6 +34,7 @@ from tests.unit.engine.test_tasks import (
     lasting,
     new_task,
     outcomes,
+    rows,
     submit,
 )
 
@@ -313,6 +316,121 @@ def test_ledger_that_takes_no_writes_is_not_asked_for_more(
     assert len(order_of_starts(world)) == number
 
 
+def test_who_comes_to_a_crowd_of_groups_waits_for_one_round(world: World) -> None:
+    """P4: a new group has its turn with the others, however long these have been served."""
+    number = 3 * MANY * MOST_WAITING
+    lasting(world, SECOND / 100, numbers=range(1, 60 * number))
+    each = [new_task(world, pool="tiny", group=f"g{group}") for group in range(number)]
+    submit(world, *each * 40)
+    world.pass_time(20 * SECOND)
+    before = len(order_of_starts(world))
+    (new,) = submit(world, new_task(world, pool="tiny", group="newcomer", in_=SECOND / 100))
+    world.pass_time(20 * SECOND)
+    assert order_of_starts(world).index(new.task.job) - before < 2 * number
+
+
+def test_group_of_which_a_task_is_cancelled_keeps_its_place(world: World) -> None:
+    """P4: what was cancelled is no turn that it has had."""
+    number = 3 * MANY * MOST_WAITING
+    lasting(world, SECOND / 10, numbers=range(1, 20 * number))
+    for group in range(number):
+        submit(world, new_task(world, pool="tiny", group=f"g{group}"))
+    alice = submit(world, *[new_task(world, pool="tiny", group="alice", in_=1.5 * SECOND)] * 2)
+    world.pass_time(2 * SECOND)
+    world.ask(lambda core: core.cancel_task(alice[0].task.id))
+    for second in range(number // 10 + 30):
+        for tenth in range(10):
+            in_ = SECOND + tenth * SECOND / 10
+            submit(world, new_task(world, pool="tiny", group=f"n{second}.{tenth}", in_=in_))
+        world.pass_time(SECOND)
+    assert alice[1].task.job in order_of_starts(world)
+
+
+def test_runs_behind_their_own_predecessor_hold_no_pool(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: tasks that come again faster than they are taken up keep no slot from another group."""
+    often = replace(PLAIN, overlap=Overlap.QUEUE, queue_limit=100_000)
+    number = 10 * MOST_WAITING
+    world.pools["small"] = 2 * number
+    world.jobs["lone"] = replace(
+        PLAIN, name="lone", pool="small", trigger=EveryTrigger(10 * SECOND), priority=-1
+    )
+    world.reload()
+    lasting(world, HOUR, numbers=range(1, number + 1))
+    submit(world, *[new_task(world, often, pool="small", every=SECOND / 5)] * number)
+    world.pass_time(9 * SECOND)
+    monkeypatch.setattr(Core, "handle", slowly(world, SECOND / 10))
+    world.pass_time(30 * SECOND)
+    lags = [run.attempts[0].lag for run in rows(world, "lone") if run.attempts]
+    assert len(lags) >= 3
+    assert all(lag is not None and lag.own < SECOND for lag in lags)
+
+
+@pytest.mark.parametrize("number", [5, 6, 7, 8, 12, 13])
+def test_run_that_comes_between_leaves_nobody_waiting_for_free_slots(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """P4: what was due and what was asked for have their slots, whatever came first."""
+    world.pools["tiny"] = SLOTS
+    world.jobs["asked"] = replace(PLAIN, name="asked", pool="tiny")
+    world.reload()
+    lasting(world, HOUR)
+    handle, has_asked = Core.handle, []
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        items = [item for each in batch if isinstance(each, TimersFired) for item in each.items]
+        if any(isinstance(item, FeedDue) for item in items) and not has_asked:
+            has_asked.append(True)
+            ask = partial(core.trigger, "asked", is_forced=True, then=lambda _active: None)
+            batch = [Call(ask), *batch]
+        handle(core, batch)
+
+    monkeypatch.setattr(Core, "handle", handled)
+    each = [new_task(world, pool=pool) for pool in ("small", "tiny")]
+    submit(world, *each * number)
+    world.pass_time(50 * SECOND)
+    assert world.daemon is not None
+    pools = world.daemon.core._register.pools
+    assert [pools[name].waiting for name in ("small", "tiny")] == [0, 0]
+
+
+def test_priority_that_is_due_longest_has_its_part_in_each_of_many_pools(world: World) -> None:
+    """P4: though a batch has less than one to take up of each pool."""
+    names = [f"p{number}" for number in range(MOST_WAITING + 2)]
+    world.sizes.update(dict.fromkeys(names))
+    world.pools = dict(world.sizes)
+    world.reload()
+    number = 20 * MOST_WAITING
+    for name in names:
+        submit(world, *[new_task(world, pool=name, priority=5, group="high")] * number)
+    lows = submit(world, *(new_task(world, pool=name, group="low") for name in names))
+    world.pass_time(10 * SECOND)
+    order = order_of_starts(world)
+    last = max(order.index(each.task.job) for each in lows)
+    assert last < 2 * LONGEST_WAITING_EVERY * len(names)
+
+
+def test_crowd_wants_no_batch_of_its_own_for_each_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: more is taken up with what ends, not by a wake-up besides."""
+    lasting(world, SECOND, numbers=range(1, 400))
+    for group in range(40):
+        submit(world, *[new_task(world, pool="tiny", group=f"g{group}")] * 5)
+    handle, woken = Core.handle, []
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        items = [item for each in batch if isinstance(each, TimersFired) for item in each.items]
+        woken.extend(item for item in items if isinstance(item, FeedDue))
+        handle(core, batch)
+
+    monkeypatch.setattr(Core, "handle", handled)
+    world.pass_time(60 * SECOND)
+    assert len(order_of_starts(world)) >= 58
+    assert len(woken) < 30
+
+
 # --- what comes together at a start, a reload or a step of the clock ------------------------------
 
 
@@ -386,3 +504,30 @@ def test_batch_without_time_for_it_keeps_no_higher_priority_out(
     order = order_of_starts(world)
     assert f"task:{number + 1}" in order
     assert "low" not in order
+
+
+def test_slot_that_is_free_between_two_batches_is_for_who_is_put_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: a run that ends as timers of many lanes have fired gives its slot to the highest."""
+    monkeypatch.setattr("crond_py.engine.core.MOST_LANES", 10)
+    lasting(world, 4 * SECOND, numbers=range(1, 2))
+    lasting(world, HOUR, numbers=range(2, 400))
+    submit(world, new_task(world, pool="tiny", group="first"))  # until 5 s
+    submit(world, new_task(world, pool="tiny", group="low"))
+    in_ = 5 * SECOND + SECOND / 200  # they fire 10 ms ahead, and so before that end
+    for number in range(10):
+        submit(world, new_task(world, priority=9, group=f"g{number}", in_=in_))
+    submit(world, new_task(world, pool="tiny", priority=5, group="high", in_=in_))
+    world.pass_time(4 * SECOND)
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        handle(core, batch)
+        world.clock.advance(SECOND / 125)
+        world.machine.end_due()
+
+    monkeypatch.setattr(Core, "handle", handled)
+    world.pass_time(6 * SECOND)
+    assert outcomes(world, "task:13") == ["running"]
+    assert outcomes(world, "task:2") == ["queued"]

@@ -452,6 +452,17 @@ def test_episode_goes_on_while_more_of_a_job_waits_behind_one_that_was_late(
     assert (len(late), len(over)) == (1, 0)
 
 
+def test_nothing_is_kept_of_tasks_that_were_late(machine_with: MachineWith) -> None:
+    """P4: memory does not grow with what a pool was late with."""
+    world = machine_with()
+    reload(world, pools=(Pool("default"), Pool("one", 1, lag_warning=2 * SECOND)))
+    lasting(world, SECOND / 10)
+    submit(world, *[new_task(world, pool="one")] * 100)
+    world.pass_time(MINUTE)
+    assert world.daemon is not None
+    assert not world.daemon.core._register.pools["one"]._late_jobs
+
+
 def test_a_timeout_counts_from_the_start(machine_with: MachineWith) -> None:
     """Waiting for a slot does not use up a run's time."""
     jobs = [replace(JOB, name=name, pool="one", timeout=40 * SECOND) for name in "ab"]

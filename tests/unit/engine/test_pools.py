@@ -320,6 +320,27 @@ def test_nobody_starves_though_its_group_is_full_time_and_again(groups: int, gro
     pytest.fail("it never got a slot")
 
 
+def test_nobody_starves_though_its_group_has_slots_of_a_higher_priority() -> None:
+    """P4: a group uses more than its share by those, and its low run has its turn all the same."""
+    clock = Hands()
+    slots = Slots(Pool("p", 1), Shares(clock))
+    low = waiting("low", 0, group="a")
+    slots.wait(low, 0)
+    for number in range(2000):
+        slots.wait(waiting(f"flood{number}", 0, number, group="b"), 2 * SECOND_NS)
+    for turn in range(100):
+        for number in range(3):
+            slots.wait(waiting(f"high{number}", 5, turn, group="a"), 2 * SECOND_NS + clock.ns)
+        for _ in range(4):
+            run = begin(slots)
+            assert run is not None
+            if run is low:
+                return
+            clock.ns += SECOND_NS
+            end(slots, run)
+    pytest.fail("it never got a slot")
+
+
 @pytest.mark.parametrize("apart_ns", [0, 20_000_000], ids=["at once", "in 0.8 s"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_who_is_due_with_a_flood_has_the_tenth_slot(apart_ns: int, is_first: bool) -> None:
