@@ -580,7 +580,6 @@ FAULTS: dict[str, tuple[Any, str, Make, str]] = {
     "nobody is there as tasks come due that have to wait": (Presence, "look", nothing, "P1"),
     "no freeze is noted": (Attendance, "note_frozen", nothing, "P1"),
     "every late task was held up": (Uptake, "_why_late", always(WAS_HELD_UP), "P1"),
-    "what was left is as if it had just come": (Tasks, "_note_left", nothing, "P1"),
 }
 
 
@@ -614,7 +613,6 @@ TRIED_FIRST = {
     "nobody is there as tasks come due that have to wait": 28,
     "no freeze is noted": 38,
     "every late task was held up": 90,
-    "what was left is as if it had just come": 90,
 }
 """A history that has caught a fault that few do, or does so quickly; it only saves time."""
 
