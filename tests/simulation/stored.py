@@ -7,6 +7,9 @@ to whose turn it is. So whenever a slot is given, of what lies in the ledger and
 - none is of a group that has nobody in line at that priority, and none of the same group was due
   before it, unless its lane has somebody in line, or as many lanes have as are taken up at a time.
 
+A run that comes, and waits for nobody in line, has no slot either as long as something of a higher
+priority lies in the ledger.
+
 A lane of which no run came as it was fed last, but only rows, is left out: nobody waits for more of
 those. A slot that goes by age is left out, too: what waits longest of a lane is in line. And so is
 the moment in which a freeze ends: of what ended and what came due meanwhile the daemon hears
@@ -81,6 +84,12 @@ class Stock:
         """Yield what should have gone before a run that gets the slot."""
         for each in self._stored:
             if not is_full(each.lane.group) and self._goes_first(each, run):
+                yield each
+
+    def higher(self, run: ActiveRun, is_full: Callable[[str], bool]) -> Iterator[Stored]:
+        """Yield what has a higher priority than a run that gets a slot as it comes."""
+        for each in self._stored:
+            if not is_full(each.lane.group) and each.lane.priority > run.job.priority:
                 yield each
 
     def _goes_first(self, each: Stored, run: ActiveRun) -> bool:

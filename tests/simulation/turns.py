@@ -319,12 +319,16 @@ class Turns:
         see = self._world.watching(self._see)
         see_answer = self._world.watching(self._see_answer)
         see_choice = self._world.watching(self._see_choice)
+        see_newcomer = self._world.watching(self._see_newcomer)
 
         def watched_wait(run: ActiveRun, now_ns: int) -> None:
             wait(run, now_ns)
             see(partial(self._waits, pool, run))
 
         def watched_take(run: ActiveRun) -> None:
+            has_come = run.stage not in {Stage.STARTING, Stage.RUNNING, Stage.SLOT}
+            if has_come and pool.slots.pool.workers is not None:
+                see_newcomer(pool, run)
             take(run)
             see(partial(self._takes, pool, run))
 
@@ -380,6 +384,13 @@ class Turns:
             why = f"{len(pool.holders)} have one, {sum(map(len, lines.values()))} groups wait"
             said = "gets a slot" if answer else "waits for a slot"
             self._breach(f"it {said} of {pool.name}, of which {why}", job.name)
+
+    def _see_newcomer(self, pool: PoolTurns, run: ActiveRun) -> None:
+        """P4: a run that comes has no slot before what lies in the ledger of a higher priority."""
+        stock = Stock(self._world, pool.name, (), ())
+        for stored in stock.higher(run, lambda group: pool.is_full(("group", group))):
+            text = f"it comes and is given a slot of {pool.name} before {stored}"
+            self._breach(text, run.run.job, run.run.id)
 
     def _see_choice(self, choice: Choice, stock: Stock, run: ActiveRun | None) -> None:
         """P4: a free slot goes to whose turn it is, also of those that wait in the ledger."""
