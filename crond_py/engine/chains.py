@@ -41,7 +41,7 @@ from crond_py.engine.stretches import Stretch, left_besides, left_of
 from crond_py.engine.telling import fields, log, tell
 from crond_py.errors import LedgerError
 from crond_py.model import Cause, Condition, Outcome, Run, State
-from crond_py.policy import TICK, Follow, Occurrences, judge_upstream
+from crond_py.policy import TICK, Follow, Occurrences, is_accounted, judge_upstream
 from crond_py.ports import Claim, Ledger, Timer
 
 FORGOTTEN = "upstream_unknown: the ledger has lost its newest records; it may have run"
@@ -508,7 +508,7 @@ class Chains:
         if name in self._joins and self._joins[name].is_open(due, era):
             return True
         is_head = state.is_live and not isinstance(state.job.trigger, AfterTrigger)
-        is_ahead = state.cursor.era == era and state.cursor.accounted_until < due
+        is_ahead = state.cursor.era == era and not is_accounted(state.cursor, due)
         return is_head and is_ahead and _is_due(state, due)
 
     # --- rows -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from crond_py.crontab.model import AfterTrigger, AtTrigger, CronTrigger, Job, Pool, StartupTrigger
 from crond_py.engine.events import Call
 from crond_py.errors import LedgerError
-from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Overlap, Retry, Run
+from crond_py.model import Cause, Condition, Exit, Missed, OnCrash, Outcome, Overlap, Retry, Run
 from crond_py.policy import Occurrences
 from tests.simulation.fakes import Behaviour
 from tests.simulation.jobs import BEGIN
@@ -1379,3 +1379,21 @@ def test_what_one_of_two_heads_makes_up_of_a_stretch_of_the_other(
     world.pass_time(10 * MINUTE)
     assert len(rows(world, "other")) == 6
     assert [run.count for run in rows(world, "end")] == [1, 5]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_join_does_not_wait_for_an_instant_that_is_passed_over(
+    machine_with: MachineWith, *, restarts: bool
+) -> None:
+    """P1: the clock was set back in the cycle; its head has its row and does not come again."""
+    middle, end = after("middle", "head"), after("end", "head", "middle")
+    known = end if restarts else after("end", "middle")
+    world = machine_with(HEAD, middle, known)
+    world.machine.tells_exits = True
+    behave(world, middle=Behaviour(lasts=(20 * MINUTE,)))
+    to_the_hour(world)
+    due = rows(world, "head")[-1].due
+    world.set_clock(-30 * MINUTE)
+    _put_in_force(world, HEAD, middle, end, restarts=restarts)
+    world.pass_time(25 * MINUTE)
+    assert [(run.due, run.outcome) for run in rows(world, "end")] == [(due, Outcome.SUCCEEDED)]
