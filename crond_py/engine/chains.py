@@ -529,11 +529,9 @@ class Chains:
         if self._is_forgotten(news.due):
             reason = FORGOTTEN
         for stretch in left:
-            self._skip_one(state, join, stretch, news, reason)
+            self._skip_one(state, join, stretch, reason)
 
-    def _skip_one(
-        self, state: JobState, join: Join | None, stretch: Stretch, news: Conclusion, reason: str
-    ) -> None:
+    def _skip_one(self, state: JobState, join: Join | None, stretch: Stretch, reason: str) -> None:
         """Enter a stretch, and those of its cycles that are known by themselves."""
         name = state.job.name
         runs = [active.run for active in (*state.active, *state.queued)]
@@ -542,8 +540,7 @@ class Chains:
             if not self._is_one_of(stretch, name, cycle.due, cycle.era):
                 continue
             if not cycle.is_decided and cycle.due not in single:
-                why_not = _why_not(news, self._after[name].conditions[news.job])
-                self._skip(state, cycle.era, cycle.due, why_not)
+                self._skip(state, cycle.era, cycle.due, reason)
             cycle.is_decided = True
             single.add(cycle.due)
         rest = left_besides(stretch, single, self._schedule_of(name))

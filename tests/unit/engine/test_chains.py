@@ -1292,6 +1292,24 @@ def test_one_of_two_heads_has_missed_a_cycle_more(machine_with: MachineWith, nam
     assert {(run.due.minute, run.due.microsecond) for run in end} == {(0, 0)}
 
 
+def test_a_cycle_of_which_one_head_has_missed_a_stretch(machine_with: MachineWith) -> None:
+    """P1: it has its own row, which says so; that a head was missed is what may be asked for."""
+    crowd = [replace(HEAD, name=f"crowd-{number}", missed=Missed.SKIP) for number in range(30)]
+    heads = [replace(HEAD, name=name, missed=Missed.SKIP) for name in "ab"]
+    heads[1] = replace(heads[1], pool="small")  # is claimed later than the others
+    world = machine_with(*heads, after("end", a="any", b="any"), *crowd)
+    to_the_hour(world, MINUTE)
+    to_the_hour(world, -SECOND / 10)
+    world.kill_daemon()
+    world.pass_time(5 * HOUR + 30 * MINUTE)
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    skipped = [run for run in rows(world, "end") if run.outcome is Outcome.SKIPPED]
+    assert [run.count for run in skipped] == [1, 5]
+    for run in skipped:
+        assert run.reason.endswith(" was missed, and nothing follows a stretch of that")
+
+
 def test_what_the_rows_below_a_stretch_say(machine_with: MachineWith) -> None:
     """P1: each says what became of the job before it, by the code that a single cycle would have.
 
