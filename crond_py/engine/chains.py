@@ -300,8 +300,9 @@ class Chains:
     def _has_row(self, state: JobState, cycle: Cycle) -> bool:
         """Whether a run of a cycle has been made or skipped, as the job waited for others before.
 
-        That is asked only of cycles that are older than the crontab in force. Where the ledger
-        cannot be read it is taken for new: if it is not, its claim is refused.
+        One that has begun since the crontab came into force is new. The others are looked up: older
+        ones, and those that the clock, set back, has yet to reach again. Where the ledger cannot
+        be read a cycle is taken for new: if it is not, its claim is refused.
         """
         if self._in_force_since < cycle.due <= self._parts.timekeeper.now():
             return False
