@@ -122,7 +122,9 @@ def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
     yield _date_of(text)
     if text in _WEEKDAYS or "next" in {text, before}:
         yield f"for that day {_ANY_DATE}"
-    if _ORDINAL.fullmatch(text) or _MONTHS & {text, before, after}:
+    # Behind another word a month is what a program is given: report.sh march
+    is_day = _ORDINAL.fullmatch(text) or (after in _MONTHS and re.fullmatch("[0-9]{1,2}[.]?", text))
+    if is_day or text in _MONTHS:
         yield _ANY_DATE
     if _is_zone(words[place]):
         yield f"for the zone: --tz {words[place]}"
@@ -174,7 +176,7 @@ def _span_at(words: Sequence[str], place: int) -> str:
     That is one number with its unit; "" where there is none, or where pycron reads it so, too.
     """
     text, after = _word(words, place).removeprefix("+"), _word(words, place + 1)
-    if text in {"a", "an", "one"} and after in _UNITS:
+    if text in {"a", "an", "one"} and after in _UNITS and after not in _SHORT_UNITS:
         return f"1{_UNITS[after]}"
     if text in _UNITS and text not in _SHORT_UNITS and not text.endswith("s"):
         return f"1{_UNITS[text]}"

@@ -55,6 +55,9 @@ def refused(engine: FakeEngine, env: dict[str, str], *arguments: str) -> str:
         ("at 18:00 19:00 echo x", "19:00", ""),
         ("at 18:00 24.12.2126 echo x", "24.12.2126", 'write "2126-12-24"'),
         ("at 18:00 next friday echo x", "next", 'for that day write the date as in "2026-12-24"'),
+        ("at 18:00 24 dec echo x", "24", 'write the date as in "2026-12-24"'),
+        ("at 18:00 24. December echo x", "24.", 'write the date as in "2026-12-24"'),
+        ("at 18:00 dec 24 echo x", "dec", 'write the date as in "2026-12-24"'),
         ("in 1h 30 minutes echo x", "30", 'write "30m"'),
         ("in 1h 30 echo x", "30", "say its unit, as in 30s or 30m"),
         ("in 30m 1h echo x", "1h", "the larger unit stands first, and each once"),
@@ -159,6 +162,44 @@ def test_what_is_no_part_of_a_time_is_the_command(
     in_place("in", "1h", *words, env=env)
     command = json.loads(engine.tasks[0].definition)["command"]
     assert command == (words[0] if len(words) == 1 else words)
+
+
+@pytest.mark.parametrize("time", ["at 18:00", "at tomorrow 18:00", "in 1h", "every 1h"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "./report.sh march",
+        "report.sh march",
+        "cal dec",
+        "make may",
+        "echo May",
+        "./invoice jan",
+        "7z a x",
+        "2to3 x",
+        "a m",
+        "echo 24 dec",
+        "date tomorrow",
+        "run next friday",
+        "echo and 30m",
+        "cat utc",
+        "sleep 30m",
+        "cat 10:00",
+        "echo from now",
+        "-- 10:00 x",
+        "-- 10m x",
+        "-- may x",
+        "-- 24 dec",
+        "-- UTC x",
+    ],
+)
+def test_what_a_program_is_given_is_no_part_of_the_time(
+    time: str, command: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """A month is one only where it stands first, or behind the number of a day."""
+    in_place(*time.split(), *command.split(), env=env)
+    assert json.loads(engine.tasks[0].definition)["command"] == [
+        word for word in command.split() if word != "--"
+    ]
 
 
 def test_the_words_of_a_time_may_be_one_argument(env: dict[str, str], engine: FakeEngine) -> None:
