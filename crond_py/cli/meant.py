@@ -46,6 +46,7 @@ _JOINTS: Final = _words_of(
     " morning next now on since starting this till today tomorrow tonight until weekly yesterday"
     " month months year years"
 )
+_ONE: Final = _words_of("a an one")
 _SHORT_UNITS: Final = frozenset("smhdw")  # w(1) is a program
 
 _NUMBERS: Final = re.compile(r"[+]?[0-9][0-9.,:/-]*|[+].*")
@@ -59,6 +60,7 @@ _DAY_FIRST: Final = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 _LIKE_DATE: Final = re.compile(r"[0-9]+([./-])[0-9]+(?:\1[0-9]*)?")
 
 _ANY_DATE: Final = 'write the date as in "2026-12-24"'
+_ANY_SPAN: Final = 'write the length of time as in "1h 30m"'
 
 
 def looks_like_time(word: str) -> bool:
@@ -71,8 +73,7 @@ def looks_like_time(word: str) -> bool:
         or text in _MONTHS
         or (text in _UNITS and text not in _SHORT_UNITS)
         or any(form.fullmatch(text) for form in (_NUMBERS, _WITH_HALF, _ORDINAL, _ISO_TIME))
-        or _is_span(text)
-        or bool(_span_at([text], 0))
+        or bool(_span_at([word], 0))
         or _is_zone(word)
     )
 
@@ -89,12 +90,13 @@ def meant_span(words: Sequence[str], place: int, *, is_repeated: bool) -> str:
 
 def _of_span(words: Sequence[str], place: int, *, is_repeated: bool) -> Iterator[str]:
     text, after = _word(words, place), _word(words, place + 1)
-    if written := _span_at(words, place) or (is_repeated and _INTERVALS.get(text)):
-        yield f'write "{written}"'
-    if text == "and":
-        yield 'leave "and" out'
-    if _is_span(text):
+    if _is_span(words[place]):
         yield "the larger unit stands first, and each once"
+    if written := _span_at(words, place) or (is_repeated and _INTERVALS.get(text)):
+        is_whole = written != _ANY_SPAN and _is_span(written.replace(" ", ""))
+        yield f'write "{written}"' if is_whole else _ANY_SPAN
+    if text == "and":
+        yield 'leave "and" out' if _span_at(words, place + 1) and after not in _ONE else _ANY_SPAN
     if re.fullmatch("[0-9]+", text):
         if place:  # one alone is told by who reads it
             yield f"say its unit, as in {text}s or {text}m"
@@ -113,12 +115,14 @@ def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
     text, before, after = (_word(words, place + step) for step in (0, -1, 1))
     if text in {"at", "on"}:
         yield f'leave "{text}" out'
-    for written in (text, text + after, before + text):
+    for written, number in ((text, 1), (text + after, 2), (before + text, 1)):
         if found := _WITH_HALF.fullmatch(written):
-            yield _clock_of(found)
-    if clock := _CLOCKS.get(text):
-        yield f'write "{clock}"'
-    yield _from_now(words, place)
+            yield _clock(_clock_of(found), words, place + number)
+    yield _clock(_CLOCKS.get(text, ""), words, place + 1)
+    from_now = _from_now(words, place)
+    if (found := re.fullmatch("([0-9]{1,2})h", text)) and int(found[1]) < 24:  # noqa: PLR2004
+        yield f"{_clock(f'{int(found[1]):02}:00', words, place + 1)}; {from_now}"
+    yield from_now
     yield _date_of(text)
     if text in _WEEKDAYS or "next" in {text, before}:
         yield f"for that day {_ANY_DATE}"
@@ -129,7 +133,7 @@ def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
     if _is_zone(words[place]):
         yield f"for the zone: --tz {words[place]}"
     if (found := _HOUR.fullmatch(text)) and int(found[1]) < 24 and ":" not in text:  # noqa: PLR2004
-        yield f'write "{int(found[1]):02}:{found[2] or "00"}"'
+        yield _clock(f"{int(found[1]):02}:{found[2] or '00'}", words, place + 1)
 
 
 def _from_now(words: Sequence[str], place: int) -> str:
@@ -139,6 +143,8 @@ def _from_now(words: Sequence[str], place: int) -> str:
         words, place, text = [text[3:], *words[place + 1 :]], 0, text[3:]
     bare = text.removeprefix("+")
     span = _span_at(words, place + (text in {"+", "in"})) or (bare if _is_span(bare) else "")
+    if span == _ANY_SPAN:
+        return f"for a time from now: pycron in, and {span}"
     if not span and re.fullmatch("[+][0-9]{2}:?[0-9]{2}", text):
         return 'an offset stands behind the date and time, as in "2026-12-24T18:00+01:00"'
     span = span or ("1h" if text.startswith("+") else "")
@@ -149,11 +155,22 @@ def _word(words: Sequence[str], place: int) -> str:
     return words[place].casefold() if 0 <= place < len(words) else ""
 
 
+def _clock(clock: str, words: Sequence[str], place: int) -> str:
+    """Return how to write a time of the clock, with what is said of the day or zone behind it."""
+    if not clock:
+        return ""
+    following = _word(words, place)
+    if following in {"today", "tomorrow"} or re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", following):
+        return f'write "{clock} {following}"'
+    meant = meant_moment(words, place) if following and looks_like_time(words[place]) else ""
+    return f'write "{clock}"' + (f"; {meant}" if meant else "")
+
+
 def _clock_of(found: re.Match[str]) -> str:
     hour, minute = int(found[1]), int(found[2] or 0)
     if not (1 <= hour <= 12 and minute < 60):  # noqa: PLR2004 - the hours of such a clock
         return ""
-    return f'write "{hour % 12 + 12 * (found[3] == "p"):02}:{minute:02}"'
+    return f"{hour % 12 + 12 * (found[3] == 'p'):02}:{minute:02}"
 
 
 def _date_of(text: str) -> str:
@@ -173,18 +190,34 @@ def _date_of(text: str) -> str:
 def _span_at(words: Sequence[str], place: int) -> str:
     """Return as pycron writes it the length of time that a person's words say from a place on.
 
-    That is one number with its unit; "" where there is none, or where pycron reads it so, too.
+    All of them that belong to it, for what is left out of an answer is lost: where more follows
+    that is not read, the answer is only in which form to write it. "" where there is none.
     """
+    parts: list[str] = []
+    while found := _part_at(words, place, is_first=not parts):
+        parts.append(found[0])
+        place += found[1]
+        if _word(words, place) == "and" and _part_at(words, place + 1, is_first=False):
+            place += 1
+    rest = _word(words, place)
+    is_more = rest in {"and", "half"} or re.fullmatch("[0-9]+", rest)
+    return _ANY_SPAN if parts and is_more else " ".join(parts)
+
+
+def _part_at(words: Sequence[str], place: int, *, is_first: bool) -> tuple[str, int] | None:
+    """Return a number with its unit, as pycron writes it, and of how many words it was."""
     text, after = _word(words, place).removeprefix("+"), _word(words, place + 1)
-    if text in {"a", "an", "one"} and after in _UNITS and after not in _SHORT_UNITS:
-        return f"1{_UNITS[after]}"
-    if text in _UNITS and text not in _SHORT_UNITS and not text.endswith("s"):
-        return f"1{_UNITS[text]}"
+    if _is_span(text):
+        return text, 1
+    if text in _ONE and after in _UNITS and after not in _SHORT_UNITS:
+        return f"1{_UNITS[after]}", 2
+    is_bare = text in _UNITS and text not in _SHORT_UNITS and not text.endswith("s")
+    if is_first and is_bare:
+        return f"1{_UNITS[text]}", 1
     found = _WITH_UNIT.fullmatch(text)
-    if found is None:
-        return ""
-    number, unit = found[1], found[2] or after
-    return f"{number}{_UNITS[unit]}" if unit in _UNITS and unit != found[2][:1] else ""
+    if found is None or (found[2] or after) not in _UNITS:
+        return None
+    return f"{found[1]}{_UNITS[found[2] or after]}", 1 if found[2] else 2
 
 
 def _is_span(text: str) -> bool:
