@@ -29,14 +29,22 @@ from crond_py.control.waiting import Watch
 from crond_py.dataclass import dataclass
 from crond_py.engine.attendance import TASKS
 from crond_py.engine.view import Cancelled
-from crond_py.errors import CrowdedError, Fault, TaskRefusedError, UnknownNameError, UsageError
+from crond_py.errors import (
+    CrowdedError,
+    Fault,
+    ScheduleError,
+    TaskRefusedError,
+    UnknownNameError,
+    UsageError,
+)
 from crond_py.model import Run, Scale, Task, task_id_of, task_job
 from crond_py.places import find_places
 from crond_py.ports import LedgerReader, TaskQuery
+from crond_py.schedule import parse_duration
 
 _PAGE: Final = 1000
 _NONE: Final = timedelta(0)
-_IN: Final = re.compile(r"(?<=stands beside )in(?=;)|(?<=\bat, )in(?= and every\b)")
+_IN: Final = re.compile(r"(?<=stands beside )in(?=;)|(?<=\bat, )in(?= (?:and|or) every\b)")
 
 Span = str | timedelta
 """A length of time: text with units ("90s", "1h30m") or a timedelta."""
@@ -202,13 +210,14 @@ class Client:
         """
         return list(call(self._places.socket, CancelTask(_id_of(task))).runs)
 
-    def wait(self, task: TaskLike, timeout: timedelta | float | None = None) -> Run | None:
+    def wait(self, task: TaskLike, timeout: Span | float | None = None) -> Run | None:
         """Wait until nothing of a task is to come or running, and return its newest run.
 
         That run has an outcome; it is None where the ledger has forgotten it. A task with ``every``
         is over when it is cancelled. Raises TimeoutError where the task is not over within
-        ``timeout`` (a number is in seconds, None: any time), UnknownNameError where there is
-        no such task, and UsageError for a timeout that is no length of time.
+        ``timeout`` (text with units, a timedelta, or a number of seconds; None: any time),
+        UnknownNameError where there is no such task, and UsageError for a timeout that is no
+        length of time.
         """
         task_id, limit = _id_of(task), _limit(timeout)
         with Conversation(self._places.socket) as conversation:
@@ -276,18 +285,25 @@ def _id_of(task: TaskLike) -> int:
     return number
 
 
-def _limit(timeout: timedelta | float | None) -> timedelta | None:
+def _limit(timeout: Span | float | None) -> timedelta | None:
     """Return how long is waited at most. Raises UsageError."""
     if timeout is None:
         return None
     try:
-        limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
-    except (ValueError, OverflowError):
+        limit = _length(timeout)
+    except (ScheduleError, TypeError, ValueError, OverflowError):
         limit = -timedelta.resolution
     if limit < _NONE:
-        message = f"timeout must be a length of time, in seconds or a timedelta, not {timeout!r}"
+        forms = 'text with units such as "90s", a timedelta or seconds'
+        message = f"timeout must be a length of time ({forms}), not {timeout!r}"
         raise UsageError(f"{message}; None waits for as long as it takes")
     return limit
+
+
+def _length(timeout: Span | float) -> timedelta:
+    if isinstance(timeout, str):
+        return parse_duration(timeout)
+    return timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
 
 
 def _in_python(fault: Fault) -> Fault:

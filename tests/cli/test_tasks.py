@@ -468,12 +468,24 @@ def test_what_is_null_is_called_so(env: dict[str, str]) -> None:
 def test_a_program_is_told_of_its_keys_as_it_writes_them(env: dict[str, str]) -> None:
     """``in`` is a word of Python, so ``submit`` has ``in_``; in a mapping it is ``in``."""
     client = Client(env["PYCRON_STATE_DIR"])
+    ways = "write at, in_ or every"
     one = "a task has one of at, in_ and every (make two tasks of it, or take one out)"
     for keys, faults in (
         ({"in_": "5"}, ["in_: '5' has the number '5' without a unit (for seconds write \"5s\")"]),
         ({"in_": "5s", "at": "2126-12-24"}, [f"in_: stands beside at; {one}"]),
         ({"in_": "5s", "every": "1h"}, [f"every: stands beside in_; {one}"]),
         ({}, ["does not say when it is due (add one of at, in_ and every)"]),
+        *(
+            (
+                {"in_": "5s", key: value},
+                [f"{key}: is a key of jobs in a crontab, not of tasks ({ways}{end})"],
+            )
+            for key, value, end in (
+                ("schedule", "* * * * *", "; a timetable belongs in the crontab"),
+                ("startup", True, ""),
+                ("after", ["a"], "; jobs that follow others belong in the crontab"),
+            )
+        ),
         (
             {"in_": "5s", "pool": "in"},
             ['pool: there is no pool "in" (add [pools.in] with workers)'],

@@ -70,16 +70,27 @@ def test_what_is_no_plain_data_is_told_with_its_key(
 
 
 @pytest.mark.parametrize(
-    "timeout", [float("nan"), float("inf"), 1e300, -1, -0.5, timedelta(seconds=-1)]
+    "timeout",
+    [
+        *(float("nan"), float("inf"), 1e300, -1, -0.5, timedelta(seconds=-1)),
+        *("5", "", "soon", "-5s", [5], b"5s", 1j),
+    ],
 )
-def test_what_is_no_time_to_wait(client: Client, timeout: float | timedelta) -> None:
+def test_what_is_no_time_to_wait(client: Client, timeout: Any) -> None:
     """A sentence of pycron's own, before the daemon is asked."""
     with pytest.raises(UsageError) as caught:
         client.wait(17, timeout)
     assert str(caught.value) == (
-        f"timeout must be a length of time, in seconds or a timedelta, not {timeout!r}; "
-        "None waits for as long as it takes"
+        'timeout must be a length of time (text with units such as "90s", a timedelta or seconds), '
+        f"not {timeout!r}; None waits for as long as it takes"
     )
+
+
+@pytest.mark.parametrize("timeout", ["5s", "1h30m", "0s", 5, 0.5, timedelta(seconds=5), None])
+def test_what_is_a_time_to_wait(client: Client, timeout: str | float | timedelta | None) -> None:
+    """Text with units is one as everywhere else; then the daemon is asked, and none is running."""
+    with pytest.raises(DaemonNotRunningError):
+        client.wait(17, timeout)
 
 
 @pytest.mark.parametrize("tasks", [["true"], {"command": "true", "in": "1s"}, [None]])
