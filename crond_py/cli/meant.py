@@ -42,10 +42,20 @@ _MONTHS: Final = _words_of(
     " august september october november december"
 )
 _JOINTS: Final = _words_of(
-    "+ a.m. am p.m. pm o'clock after ago and at before daily every evening for from hourly in"
-    " morning next now on since starting this till today tomorrow tonight until weekly yesterday"
-    " month months year years"
+    "+ a.m. am p.m. pm o'clock o\u2019clock oclock uhr sharp after ago and at before daily every"
+    " evening for forever from hourly in later morning next now on since starting this till today"
+    " tomorrow tonight until weekly yesterday month months year years"
 )
+# In the letters of a program's name none of which there is a program; in capitals, these too.
+_ZONES: Final = _words_of(
+    "acdt acst aedt aest akdt akst awst bst cdt cest cet cst edt eest eet est gmt hkt hst ist jst"
+    " kst mdt msk mst ndt nst nzdt nzst pdt pst sast sgt uct utc wet wib wita z zulu"
+)
+_ZONES_IN_CAPITALS: Final = _words_of("ADT AST CAT EAT PKT SST WAT WEST")
+_ZONES_THAT_ARE_NONE: Final = _words_of("Factory posixrules localtime")
+_IDLE_IN_MOMENT: Final = _words_of("sharp uhr oclock o'clock o\u2019clock")
+_IDLE_IN_SPAN: Final = _words_of("later")
+_IDLE_IN_INTERVAL: Final = _words_of("forever")
 _ONE: Final = _words_of("a an one")
 _SHORT_UNITS: Final = frozenset("smhdw")  # w(1) is a program
 
@@ -53,6 +63,7 @@ _NUMBERS: Final = re.compile(r"[+]?[0-9][0-9.,:/-]*|[+].*")
 _WITH_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]*)")
 _WITH_HALF: Final = re.compile(r"([0-9]{1,2})(?:[:.]([0-9]{2}))?([ap])\.?m\.?")
 _HOUR: Final = re.compile(r"([0-9]{1,2})(?:[:.h]?([0-5][0-9]))?")
+_FROM_UTC: Final = re.compile(r"(?:utc|gmt|z)[+-][0-9]{1,2}(?::?[0-9]{2})?")
 _ORDINAL: Final = re.compile(r"[0-9]{1,2}(st|nd|rd|th)")
 _ISO_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}t.*")
 _YEAR_FIRST: Final = re.compile(r"([0-9]{4})([./]?)([0-9]{2})\2([0-9]{2})")
@@ -74,7 +85,7 @@ def looks_like_time(word: str) -> bool:
         or (text in _UNITS and text not in _SHORT_UNITS)
         or any(form.fullmatch(text) for form in (_NUMBERS, _WITH_HALF, _ORDINAL, _ISO_TIME))
         or bool(_span_at([word], 0))
-        or _is_zone(word)
+        or bool(_zone_meant(word))
     )
 
 
@@ -95,6 +106,8 @@ def _of_span(words: Sequence[str], place: int, *, is_repeated: bool) -> Iterator
     if written := _span_at(words, place) or (is_repeated and _INTERVALS.get(text)):
         is_whole = written != _ANY_SPAN and _is_span(written.replace(" ", ""))
         yield f'write "{written}"' if is_whole else _ANY_SPAN
+    if text in (_IDLE_IN_INTERVAL if is_repeated else _IDLE_IN_SPAN):
+        yield f'leave "{text}" out'
     if text == "and":
         yield 'leave "and" out' if _span_at(words, place + 1) and after not in _ONE else _ANY_SPAN
     if re.fullmatch("[0-9]+", text):
@@ -130,8 +143,10 @@ def _of_moment(words: Sequence[str], place: int) -> Iterator[str]:
     is_day = _ORDINAL.fullmatch(text) or (after in _MONTHS and re.fullmatch("[0-9]{1,2}[.]?", text))
     if is_day or text in _MONTHS:
         yield _ANY_DATE
-    if _is_zone(words[place]):
-        yield f"for the zone: --tz {words[place]}"
+    if zone := _zone_meant(words[place]):
+        yield f"for the zone: {zone}"
+    if text in _IDLE_IN_MOMENT:
+        yield f'leave "{words[place]}" out'
     if (found := _HOUR.fullmatch(text)) and int(found[1]) < 24 and ":" not in text:  # noqa: PLR2004
         yield _clock(f"{int(found[1]):02}:{found[2] or '00'}", words, place + 1)
 
@@ -228,5 +243,16 @@ def _is_span(text: str) -> bool:
     return True
 
 
-def _is_zone(word: str) -> bool:
-    return bool(re.match("[A-Z]", word)) and find_zone(word) is not None
+def _zone_meant(word: str) -> str:
+    """Return how to give the zone that a word names, in whichever letters, or ""."""
+    text = word.casefold()
+    if _FROM_UTC.fullmatch(text):
+        return 'behind the date and time, as in "2026-12-24T18:00+01:00"'
+    if text in {"z", "zulu", "uct", "utc", "gmt"}:
+        return "--tz UTC"
+    if re.fullmatch("[a-z]+(?:[/_+-][a-z0-9]+)*", text):
+        for name in dict.fromkeys((word, word.title(), word.upper())):
+            if name not in _ZONES_THAT_ARE_NONE and find_zone(name) is not None:
+                return f"--tz {name}"
+    is_abbreviation = text in _ZONES or word in _ZONES_IN_CAPITALS
+    return "--tz with the name of a place, as in --tz Europe/Berlin" if is_abbreviation else ""

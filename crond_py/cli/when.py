@@ -108,10 +108,14 @@ def split_words(
         return words[0], list(words[1:] if command is None else command)
     when, rest = _joined(parts[:number], reader), parts[number:]
     if rest:
+        opened = [*parts[:number], *(rest[0].split() or [""]), *rest[1:]]
+        if len(opened) > len(parts) and _number_understood(opened, reader) > number:
+            what = f"{opened[number]!r} is part of a time, and not alone in {rest[0]!r}"
+            raise UsageError(f"{what}: write them apart; {path} takes {reader.forms}")
         # Before a -- and in one argument with the time is nothing of the command.
         is_ended = command is not None or number < len(words[0].split())
         if fault := _fault(
-            path, when, rest[0], reader.meant(parts, number), reader, is_ended=is_ended
+            path, when, opened[number], reader.meant(opened, number), reader, is_ended=is_ended
         ):
             raise UsageError(fault)
     elif command is None and len(words) > 1:

@@ -49,6 +49,31 @@ def refused(engine: FakeEngine, env: dict[str, str], *arguments: str) -> str:
         ("at 2126-12-24 noon echo x", "noon", 'write "12:00"'),
         ("at 18:00 Europe/Berlin echo x", "Europe/Berlin", "for the zone: --tz Europe/Berlin"),
         ("at 18:00 UTC echo x", "UTC", "for the zone: --tz UTC"),
+        *(
+            (f"at {time} {zone} echo x", zone, f"for the zone: {way_out}")
+            for time in ("18:00", "tomorrow 18:00")
+            for zone, way_out in (
+                ("utc", "--tz UTC"),
+                ("Z", "--tz UTC"),
+                ("z", "--tz UTC"),
+                ("GMT", "--tz UTC"),
+                ("PST", "--tz with the name of a place"),
+                ("pst", "--tz with the name of a place"),
+                ("CEST", "--tz with the name of a place"),
+                ("WEST", "--tz with the name of a place"),
+                ("UTC+1", "behind the date and time"),
+                ("gmt-05:30", "behind the date and time"),
+                ("europe/berlin", "--tz Europe/Berlin"),
+                ("america/new_york", "--tz America/New_York"),
+                ("japan", "--tz Japan"),
+            )
+        ),
+        ("at 18:00 sharp echo x", "sharp", 'leave "sharp" out'),
+        ("at 18:00 Uhr echo x", "Uhr", 'leave "Uhr" out'),
+        ("at 18:00 o\u2019clock echo x", "o\u2019clock", 'leave "o\u2019clock" out'),
+        ("in 10m later echo x", "later", 'leave "later" out'),
+        ("in 10m utc echo x", "utc", "for a time of the clock: pycron at 18:00"),
+        ("every 5m forever echo x", "forever", 'leave "forever" out'),
         ("at 18:00 +01:00 echo x", "+01:00", "an offset stands behind the date and time"),
         ("at 18:00 on monday echo x", "on", 'leave "on" out'),
         ("at 2126-12-24 at 18:00 echo x", "at", 'leave "at" out'),
@@ -173,6 +198,33 @@ def test_in_one_argument_what_is_not_understood_is_no_command(
     assert "put --" not in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["at", "10:00", "tomorrow ls"], "tomorrow"),
+        (["at", "tomorrow", "10:00 ls", "-l"], "10:00"),
+        (["in", "1h", "30m ls"], "30m"),
+        (["every", "1h", "30m ls"], "30m"),
+    ],
+)
+def test_a_time_that_goes_on_within_an_argument_is_no_command(
+    arguments: list[str], word: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """The words of the time are not to be taken for the first of a line for the shell."""
+    said = refused(engine, env, *arguments)
+    assert said.startswith(f"{word!r} is part of a time, and not alone in {arguments[2]!r}")
+    assert "--" not in said
+
+
+@pytest.mark.parametrize("words", ["utc ls", "sharp ls", "+ 1 hour", "next friday ls", "Z ls"])
+def test_the_first_word_within_an_argument_is_looked_at(
+    words: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """It is refused as it is alone."""
+    said = refused(engine, env, "at", "10:00", words)
+    assert said.startswith(f"{words.partition(' ')[0]!r} is not understood as part of a time")
+
+
 def test_a_day_alone_is_not_recommended(env: dict[str, str], engine: FakeEngine) -> None:
     """What the message says to write is no further fault."""
     said = refused(engine, env, "at", "tomorrow", "noon", "echo", "x")
@@ -210,6 +262,12 @@ def test_what_is_no_part_of_a_time_is_the_command(
         "run next friday",
         "echo and 30m",
         "cat utc",
+        "west build",
+        "factory x",
+        "cat x",
+        "./utc x",
+        "bin/utc x",
+        "phoenix x",
         "sleep 30m",
         "cat 10:00",
         "echo from now",
@@ -228,6 +286,29 @@ def test_what_a_program_is_given_is_no_part_of_the_time(
     assert json.loads(engine.tasks[0].definition)["command"] == [
         word for word in command.split() if word != "--"
     ]
+
+
+@pytest.mark.parametrize(
+    "line", ["echo 30m", "cal dec", "date -u | grep tomorrow", "  ls  -l", "west build; ls"]
+)
+def test_a_line_for_the_shell_is_one_argument(
+    line: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """Only how it begins could be part of the time, and it is run as it was written."""
+    for time in (["at", "18:00"], ["in", "1h"]):
+        engine.tasks.clear()
+        in_place(*time, line, env=env)
+        assert json.loads(engine.tasks[0].definition)["command"] == line
+
+
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_nothing_is_no_part_of_a_time(
+    nothing: str, env: dict[str, str], engine: FakeEngine
+) -> None:
+    """It is a command that says nothing, which is for the daemon to refuse."""
+    done = in_place("at", "18:00", nothing, env=env, check=None)
+    assert (done.returncode, engine.tasks) == (2, [])
+    assert "command" in done.stderr
 
 
 def test_the_words_of_a_time_may_be_one_argument(env: dict[str, str], engine: FakeEngine) -> None:
