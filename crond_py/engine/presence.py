@@ -87,7 +87,7 @@ class Presence:
             try:
                 self._kept_back[lane] = self._next_ns(lane)
             except LedgerError:
-                return
+                return  # not known, so they are asked again; what is due says what is wrong
 
     def _next_ns(self, lane: LaneState) -> int:
         """Return when something of a lane is due next. Raises LedgerError."""

@@ -69,7 +69,9 @@ class Tasks:
     ``unwritten`` are tasks that have moved on, as they stand, which the ledger does not know yet;
     ``is_blocked``: so many that no more are taken up. ``put_off`` are lanes whose timers have fired
     and are dealt with in the next batch. ``is_over``: lanes were fed with this batch, and what it
-    has changed is being written; those that get hungry from now on want another one.
+    has changed is being written; those that get hungry from now on want another one. ``is_begun``:
+    what was due at the start has been seen to; ``is_feeding``: a lane is just being fed. ``kept``
+    is how much of what each pool takes up is still to go to who has been due longest.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,20 +38,6 @@ from tests.unit.control.fakes import FakeEngine, FakeService
 
 LOGIN = pwd.getpwuid(os.geteuid()).pw_name
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser has callers of sudo")
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    """Make an engine that stores tasks."""
-    return FakeEngine()
-
-
-@pytest.fixture
-def env(tmp_path: Path, engine: FakeEngine) -> Iterator[dict[str, str]]:
-    """Return the environment of a client for whom a daemon with that engine is running."""
-    env = environment(tmp_path)
-    with serving(env, Handlers(engine, FakeService(), SystemClock())):
-        yield env
 
 
 def settings(task: Task) -> dict[str, Any]:
