@@ -1,8 +1,9 @@
 """What a step of the wall clock makes of how far a job is accounted for: pure, on plain data.
 
 Set back by up to three hours, the clock comes a second time through readings that have had their
-occurrences: a barrier keeps them from being due again. Set back by more, it shows a new time: a
-new era of the job, in which readings count anew and are used at once (cron(8), Debian).
+occurrences: a barrier keeps them from being due again, one for each stretch of them, as it may be
+set back several times. Set back by more, it shows a new time: a new era of the job, in which
+readings count anew and are used at once (cron(8), Debian).
 
 Steps add up. A clock that was wrong and is right again comes back to a time that was accounted
 for up to somewhere before it left it, and what had its row then is neither run nor missed again.
@@ -19,18 +20,21 @@ doubt, and not run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crond_py.model import ClockReading, Cursor, PastTime, PastTimes
-from crond_py.policy import advance
+from crond_py.policy import Stretch, advance
 
 NEW_TIME_AFTER = timedelta(hours=3)
 """A clock set back by more than this shows a new time (cron(8), Debian: changes of three hours)."""
 
 MOST_PAST_TIMES = 8
 """How many times before a step a cursor remembers; a clock is hardly ever wrong in more ways."""
+
+MOST_BARRIERS = 16
+"""How many barriers a cursor has. Of what lies behind them the ledger refuses what has its row."""
 
 _NOTHING = timedelta(0)
 _NOISE = timedelta(milliseconds=1)
@@ -87,40 +91,34 @@ def _unseen_step(cursor: Cursor, now: datetime, clock: ClockReading) -> timedelt
 
 
 def _rewind(cursor: Cursor, now: datetime, set_back_by: timedelta) -> Cursor:
-    """Return the cursor for a wall clock that was set back.
-
-    There is one barrier. Set back again before it has begun, the clock comes a second time through
-    readings that have their rows since the last step: they are passed over as long as they are all
-    there is before the barrier. Set back to before even those, they come again, and the ledger
-    refuses what has its row.
-    """
+    """Return the cursor for a wall clock that was set back."""
     if now >= cursor.accounted_until:
         return cursor
     if set_back_by > NEW_TIME_AFTER:
-        return replace(
-            cursor,
-            era=cursor.era + 1,
-            baseline=now,
-            accounted_until=now,
-            barrier_from=None,
-            barrier_until=None,
-        )
-    barrier_from, barrier_until = cursor.baseline, cursor.accounted_until
-    if cursor.barrier_from is not None and cursor.barrier_until is not None:
-        if cursor.accounted_until < cursor.barrier_from:
-            if now >= cursor.baseline:
-                return cursor
-            barrier_from = cursor.barrier_from
-        else:
-            barrier_from = min(cursor.baseline, cursor.barrier_from)
-        barrier_until = max(cursor.accounted_until, cursor.barrier_until)
+        return replace(cursor, era=cursor.era + 1, baseline=now, accounted_until=now, barriers=())
+    had_rows = [(max(after, now), until) for after, until in _accounted(cursor)]
     return replace(
         cursor,
         baseline=min(cursor.baseline, now),
         accounted_until=now,
-        barrier_from=barrier_from,
-        barrier_until=barrier_until,
+        barriers=tuple(each for each in had_rows if now < each[1])[:MOST_BARRIERS],
     )
+
+
+def _accounted(cursor: Cursor) -> list[Stretch]:
+    """Return the stretches of readings that are accounted for, in order."""
+    return _united([(cursor.baseline, cursor.accounted_until), *cursor.barriers])
+
+
+def _united(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return stretches in order, those as one that overlap or meet."""
+    united: list[Stretch] = []
+    for after, until in sorted(stretches):
+        if united and after <= united[-1][1]:
+            united[-1] = (united[-1][0], max(until, united[-1][1]))
+        else:
+            united.append((after, until))
+    return united
 
 
 # --- past times ---------------------------------------------------------------------------------
@@ -133,15 +131,17 @@ def _behind(cursor: Cursor, step: timedelta) -> list[PastTime]:
 
 
 def _left(cursor: Cursor, step: timedelta) -> list[PastTime]:
-    """Return the time that a step leaves, where it is far enough for that."""
+    """Return the time that a step leaves, where it is far enough for that.
+
+    Where it is not accounted for in one stretch, that are several.
+    """
     if abs(step) <= NEW_TIME_AFTER:
         return []
-    since = min(cursor.baseline, cursor.barrier_from or cursor.baseline)
-    return [PastTime(since, _reached(cursor), -step)]
+    return [PastTime(since, until, -step) for since, until in _accounted(cursor)]
 
 
 def _passing_over(
-    cursor: Cursor, past: Iterable[PastTime], now: datetime, step: timedelta
+    cursor: Cursor, past: Sequence[PastTime], now: datetime, step: timedelta
 ) -> Cursor:
     """Take as accounted for what was so before the clock left the time that it is back in.
 
@@ -151,7 +151,8 @@ def _passing_over(
     for each in past:
         if each.behind > NEW_TIME_AFTER or each.until <= cursor.accounted_until:
             continue
-        if each.behind + step > NEW_TIME_AFTER and each.since <= now:
+        is_first = all(each.since <= o.since for o in past if o.behind == each.behind)
+        if is_first and each.behind + step > NEW_TIME_AFTER and each.since <= now:
             cursor = advance(cursor, max(cursor.accounted_until, min(now, each.until)))
         cursor = _barring(cursor, each)
     return cursor
@@ -162,14 +163,8 @@ def _barring(cursor: Cursor, past: PastTime) -> Cursor:
     begin, until = max(past.since, cursor.accounted_until), past.until
     if until <= begin:
         return cursor
-    if cursor.barrier_from is not None and cursor.barrier_until is not None:
-        begin, until = min(begin, cursor.barrier_from), max(until, cursor.barrier_until)
-    return replace(cursor, barrier_from=begin, barrier_until=until)
-
-
-def _reached(cursor: Cursor) -> datetime:
-    """Return the newest reading that is accounted for."""
-    return max(cursor.accounted_until, cursor.barrier_until or cursor.accounted_until)
+    barriers = _united([*cursor.barriers, (begin, until)])
+    return replace(cursor, barriers=tuple(barriers[:MOST_BARRIERS]))
 
 
 def _remembering(cursor: Cursor, past: Iterable[PastTime], clock: ClockReading) -> Cursor:

@@ -323,10 +323,10 @@ class Cursor:
     Every occurrence after ``baseline`` and up to ``accounted_until`` has its row. ``fingerprint``
     is that of the schedule; another one means a new schedule and a new baseline. ``anchor`` is
     what an interval counts from. Where the clock was set back by no more than three hours,
-    occurrences from ``barrier_from`` to ``barrier_until`` were accounted for before that and do
-    not come again. ``past`` is what is known of the times before larger steps, see ``clocksteps``.
-    ``absences`` are there in the cursor of tasks alone, see ``engine.attendance``, and its ``past``
-    says where the clock stands.
+    occurrences within a barrier, the first instant outside, were accounted for before that and do
+    not come again; ``barriers`` are in order and apart. ``past`` is what is known of the times
+    before larger steps, see ``clocksteps``. ``absences`` are there in the cursor of tasks alone,
+    see ``engine.attendance``, and its ``past`` says where the clock stands.
     """
 
     job: str
@@ -335,8 +335,7 @@ class Cursor:
     baseline: datetime
     accounted_until: datetime
     anchor: datetime | None = None
-    barrier_from: datetime | None = None
-    barrier_until: datetime | None = None
+    barriers: tuple[tuple[datetime, datetime], ...] = ()
     boot_id: str = ""
     past: PastTimes | None = None
     absences: tuple[Absence, ...] = ()

@@ -234,14 +234,11 @@ def _why(rule: MissedRule, keep: list[datetime], rest: datetime, oldest: datetim
 
 def unaccounted(cursor: Cursor, until: datetime) -> list[Stretch]:
     """Return the stretches up to ``until`` whose occurrences have no row yet."""
-    start = cursor.accounted_until
-    if cursor.barrier_from is None or cursor.barrier_until is None:
-        stretches = [(start, until)]
-    else:
-        stretches = [
-            (start, min(until, cursor.barrier_from)),
-            (max(start, cursor.barrier_until), until),
-        ]
+    after, stretches = cursor.accounted_until, []
+    for barrier_from, barrier_until in cursor.barriers:
+        stretches.append((after, min(until, barrier_from)))
+        after = max(after, barrier_until)
+    stretches.append((after, until))
     return [(after, upto) for after, upto in stretches if after < upto]
 
 
@@ -256,12 +253,10 @@ def next_unaccounted(schedule: Occurrences, cursor: Cursor) -> datetime | None:
     Raises ArithmeticError where the schedule answers with an instant that is not later than the
     one it was asked for: such a schedule would be due for ever.
     """
-    after = cursor.accounted_until
-    due = _strictly_after(schedule, after)
-    if due is None or cursor.barrier_from is None or cursor.barrier_until is None:
-        return due
-    if cursor.barrier_from < due <= cursor.barrier_until:
-        return _strictly_after(schedule, cursor.barrier_until)
+    due = _strictly_after(schedule, cursor.accounted_until)
+    for barrier_from, barrier_until in cursor.barriers:
+        if due is not None and barrier_from < due <= barrier_until:
+            due = _strictly_after(schedule, barrier_until)
     return due
 
 
@@ -274,10 +269,11 @@ def _strictly_after(schedule: Occurrences, instant: datetime) -> datetime | None
 
 
 def advance(cursor: Cursor, due: datetime) -> Cursor:
-    """Return the cursor once everything up to ``due`` has its row; a passed barrier goes."""
-    if cursor.barrier_until is not None and due >= cursor.barrier_until:
-        return replace(cursor, accounted_until=due, barrier_from=None, barrier_until=None)
-    return replace(cursor, accounted_until=due)
+    """Return the cursor once everything up to ``due`` has its row; passed barriers go."""
+    if not cursor.barriers:
+        return replace(cursor, accounted_until=due)
+    barriers = tuple(each for each in cursor.barriers if each[1] > due)
+    return replace(cursor, accounted_until=due, barriers=barriers)
 
 
 # --- how an attempt ended -----------------------------------------------------------------------

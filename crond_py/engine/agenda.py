@@ -294,8 +294,7 @@ class Agenda:
             baseline=now,
             accounted_until=now,
             anchor=min(stored.anchor or now, now),
-            barrier_from=None,
-            barrier_until=None,
+            barriers=(),
         )
         return anew, None
 

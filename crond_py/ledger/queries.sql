@@ -65,13 +65,13 @@ ON CONFLICT (run_id, number) DO UPDATE SET
 -- name: put_cursor
 INSERT OR REPLACE INTO cursors (
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
-    past, absences
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    past, absences, later_barriers
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: cursors
 SELECT
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, barrier_until, boot_id,
-    past, absences
+    past, absences, later_barriers
 FROM cursors ORDER BY job
 
 -- name: runs

@@ -185,12 +185,27 @@ def cursor_row(cursor: Cursor) -> Row:
         baseline_us,
         baseline_us if until is baseline else to_us(until),
         baseline_us if anchor is baseline else to_us_or_none(anchor),
-        to_us_or_none(cursor.barrier_from),
-        to_us_or_none(cursor.barrier_until),
+        *(map(to_us, cursor.barriers[0]) if cursor.barriers else (None, None)),
         to_text(cursor.boot_id),
         _past_text(cursor.past),
         _absences_text(cursor.absences),
+        _barriers_text(cursor.barriers[1:]),
     )
+
+
+def _barriers_text(barriers: Sequence[tuple[datetime, datetime]]) -> str | None:
+    if not barriers:
+        return None
+    return json.dumps([(*map(to_us, each),) for each in barriers], separators=(",", ":"))
+
+
+def _to_barriers(
+    after: int | None, until: int | None, later: str | None
+) -> tuple[tuple[datetime, datetime], ...]:
+    if after is None or until is None:
+        return ()
+    values = [(after, until), *(json.loads(later) if later is not None else ())]
+    return tuple((from_us(after), from_us(until)) for after, until in values)
 
 
 def _past_text(past: PastTimes | None) -> str | None:
@@ -258,7 +273,7 @@ def _lost_text(until_us: int, anchor_us: int) -> str:
 def to_cursor(row: Row) -> Cursor:
     """Make a cursor of a row of ``cursors``, which an older pycron may have left in a journal."""
     job, fingerprint, era, baseline, accounted_until, anchor, barrier_from, until, *rest = row
-    boot_id, past, absences = rest
+    boot_id, past, absences, later_barriers = rest
     if job == _TASKS and until is not None and absences is None:
         absences, barrier_from, until = _lost_text(until, anchor or 0), None, None
     return Cursor(
@@ -268,8 +283,7 @@ def to_cursor(row: Row) -> Cursor:
         baseline=from_us(baseline),
         accounted_until=from_us(accounted_until),
         anchor=_instant_or_none(anchor),
-        barrier_from=_instant_or_none(barrier_from),
-        barrier_until=_instant_or_none(until),
+        barriers=_to_barriers(barrier_from, until, later_barriers),
         boot_id=boot_id,
         past=_to_past(past),
         absences=_to_absences(absences),

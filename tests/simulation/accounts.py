@@ -95,8 +95,6 @@ class Segment:
     def read(self, baseline: datetime, now: datetime) -> None:
         """Let its readings go on to now, from a new beginning if the clock was set back there."""
         after, until = self.spans.pop()
-        if baseline < self.baseline and self.spans:
-            self.is_sure = False  # one barrier cannot tell three stretches apart
         if baseline < self.baseline:
             self.spans.append((after, until))
             after = until = baseline
@@ -246,11 +244,6 @@ class Accounts:
             self._read_on(name, segment, cursor, now)
 
     def _read_on(self, name: str, segment: Segment, cursor: Cursor, now: datetime) -> None:
-        """Let a segment go on; before its beginning there may be what an older time has had."""
-        if cursor.baseline < segment.baseline:
-            over = self.again.passed_over(name)
-            if over is not None and over.until > cursor.baseline:
-                segment.is_sure = False  # one barrier cannot tell the two apart
         segment.read(cursor.baseline, now)
         self._doubt_overlaps(name, segment)
 
@@ -282,7 +275,7 @@ class Accounts:
         was_set = bool(self.world.steps)
         is_unknown = job.name in self.again.unknown and has_past_times(job)
         is_barred = over is not None and over.until + AHEAD > cursor.baseline
-        if is_barred or cursor.barrier_until is not None or (was_set and is_unknown):
+        if is_barred or cursor.barriers or (was_set and is_unknown):
             is_told = not was_set and not is_unknown
             self._begin_in_its_time(job, cursor, now, is_told=is_told, since=since)
         else:
@@ -489,9 +482,8 @@ def _may_be_next(job: Job, segment: Segment, cursor: Cursor, now: datetime) -> s
     may_be = {expected}
     if expected is not None and expected <= now + AHEAD:
         may_be.add(segment.schedule.next_after(expected))
-    if cursor.barrier_until is not None:
-        for known in (cursor.accounted_until, cursor.barrier_until):
-            may_be.add(segment.schedule.next_after(max(known, now)))
+    for known in (cursor.accounted_until, *(until for _, until in cursor.barriers)):
+        may_be.add(segment.schedule.next_after(max(known, now)))
     return may_be
 
 

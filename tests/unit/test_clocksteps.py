@@ -6,8 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from crond_py.clocksteps import MOST_PAST_TIMES, after_restart, begun_anew, clock_was_set
+from crond_py.clocksteps import (
+    MOST_BARRIERS,
+    MOST_PAST_TIMES,
+    after_restart,
+    begun_anew,
+    clock_was_set,
+)
 from crond_py.model import ClockReading, Cursor, PastTime, PastTimes
 from crond_py.policy import TICK, advance, next_unaccounted, unaccounted
 
@@ -98,7 +106,7 @@ def test_set_back_before_the_baseline_uses_what_never_was() -> None:
     at_baseline = advance(machine.cursor, NOON - 5 * MINUTE)
     assert next_unaccounted(EachMinute(), at_baseline) == NOON + MINUTE
     beyond = advance(at_baseline, NOON + MINUTE)
-    assert beyond.barrier_from is None
+    assert not beyond.barriers
     assert next_unaccounted(EachMinute(), beyond) == NOON + 2 * MINUTE
 
 
@@ -147,6 +155,87 @@ def test_set_back_twice_before_the_baseline_leaves_no_gap() -> None:
     before_all = clock_was_set(once, NOON - 70 * MINUTE, -20 * MINUTE, machine.clock)
     assert next_unaccounted(EachMinute(), before_all) == NOON - 69 * MINUTE
     assert next_unaccounted(EachMinute(), advance(before_all, NOON - 5 * MINUTE)) == NOON + MINUTE
+
+
+_SPANS = st.integers(min_value=1, max_value=40)
+_DOWN_FOR = st.integers(min_value=0, max_value=60)
+_STEPS_BACK = st.integers(min_value=1, max_value=180)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("lives"), _SPANS),
+            st.tuples(st.just("set"), _STEPS_BACK.map(int.__neg__)),
+            st.tuples(st.just("set"), _SPANS),
+            st.tuples(st.just("restarts"), _DOWN_FOR, _STEPS_BACK.map(int.__neg__)),
+        ),
+        max_size=MOST_BARRIERS,
+    )
+)
+def test_set_back_several_times_knows_each_minute(actions: list[tuple[str, int]]) -> None:
+    """P1, P2: of all minutes that the clock has come by, or jumped over, none comes again."""
+    machine, had, highest = Machine(running_for=NOTHING), set[int](), 0
+    for what, *values in actions:
+        before = _minutes(machine.now)
+        match what, values:
+            case "lives", [span]:
+                machine.is_down(span * MINUTE)  # or up: it is looked at below
+            case "set", [step]:
+                machine.set(step * MINUTE)
+            case "restarts", [down_for, step]:
+                machine.is_down(down_for * MINUTE)
+                machine.set_unseen(step * MINUTE)
+                assert machine.starts() is None
+        now = _minutes(machine.now)
+        missed = [(_minutes(a), _minutes(u)) for a, u in unaccounted(machine.cursor, machine.now)]
+        assert _covered(missed) == set(range(before + 1, now + 1)) - had
+        machine.lives(NOTHING)
+        had.update(range(before + 1, now + 1))
+        highest = max(highest, now)
+        rest = [(_minutes(a), _minutes(u)) for a, u in _until(machine, highest)]
+        assert _covered(rest) == set(range(now + 1, highest + 1)) - had
+        first = next(each for each in range(now + 1, highest + 2) if each not in had)
+        assert machine.next_due == NOON + first * MINUTE
+
+
+def _minutes(instant: datetime) -> int:
+    return (instant - NOON) // MINUTE
+
+
+def _until(machine: Machine, minute: int) -> list[tuple[datetime, datetime]]:
+    return unaccounted(machine.cursor, NOON + minute * MINUTE)
+
+
+def _covered(stretches: list[tuple[int, int]]) -> set[int]:
+    minutes = [each for after, until in stretches for each in range(after + 1, until + 1)]
+    assert len(minutes) == len(set(minutes))
+    return set(minutes)
+
+
+def test_barriers_are_bounded() -> None:
+    """A clock that is set back without end leaves those barriers that come next."""
+    machine = Machine()
+    for _ in range(3 * MOST_BARRIERS):
+        machine.lives(MINUTE)
+        machine.set(-10 * MINUTE)
+    assert len(machine.cursor.barriers) == MOST_BARRIERS
+    assert machine.cursor.barriers[0] == (machine.now + 9 * MINUTE, machine.now + 10 * MINUTE)
+
+
+def test_barriers_of_a_time_that_is_back() -> None:
+    """P1, P2: what had its row before the clock was a day wrong is known in all its stretches."""
+    machine = Machine(running_for=10 * MINUTE)
+    machine.set(-HOUR)
+    machine.lives(10 * MINUTE)
+    machine.set(timedelta(days=1))
+    machine.lives(20 * MINUTE)
+    machine.set(-timedelta(days=1))
+    assert machine.now == NOON - 30 * MINUTE
+    assert unaccounted(machine.cursor, NOON + HOUR) == [
+        (NOON - 30 * MINUTE, NOON - 10 * MINUTE),
+        (NOON, NOON + HOUR),
+    ]
 
 
 # --- a clock that is right again ------------------------------------------------------------------

@@ -167,9 +167,7 @@ def test_no_gap_no_plan() -> None:
 
 def test_missed_across_a_barrier() -> None:
     """P2: what was accounted for before the clock was set back is neither run nor counted."""
-    behind = Cursor(
-        "j", "f", 0, NOON, NOON, barrier_from=minutes(3)[0], barrier_until=minutes(7)[0]
-    )
+    behind = Cursor("j", "f", 0, NOON, NOON, barriers=((minutes(3)[0], minutes(7)[0]),))
     stretches = unaccounted(behind, GAP[1])
     plan = plan_missed(EachMinute(), stretches, MissedRule(Missed.ALL, None, 100), GAP[1])
     assert plan is not None
@@ -183,9 +181,7 @@ def test_missed_across_a_barrier() -> None:
 
 def test_what_is_accounted_for() -> None:
     """P2: all up to the cursor and behind a barrier is, and not what lies between."""
-    behind = Cursor(
-        "j", "f", 0, NOON, minutes(1)[0], barrier_from=minutes(3)[0], barrier_until=minutes(7)[0]
-    )
+    behind = Cursor("j", "f", 0, NOON, minutes(1)[0], barriers=((minutes(3)[0], minutes(7)[0]),))
     accounted = [number for number in range(10) if is_accounted(behind, *minutes(number))]
     assert accounted == [0, 1, 4, 5, 6, 7]
 

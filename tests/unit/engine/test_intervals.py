@@ -88,6 +88,26 @@ def test_what_had_its_row_is_not_missed_once_the_clock_was_set_back_two_times() 
     assert (missed.count, full_hour.due) == (7, BEGIN)  # three before it and four after it
 
 
+def test_what_had_its_row_is_not_missed_however_often_the_clock_was_set_back() -> None:
+    """P1: each of three steps leaves a row with nothing around it; none of them counts again."""
+    world = world_of(QUARTERS, missed=Missed.SKIP)
+    for _ in range(3):
+        world.pass_time(15 * MINUTE)
+        world.set_clock(-2 * HOUR)
+        world.drain()
+    had_its_turn = {run.due for run in rows(world)}
+    begin = world.clock.now()
+    restart(world, 7 * HOUR)
+    world.pass_time(15 * MINUTE)
+    grid = {BEGIN + number * 15 * MINUTE for number in range(-32, 32)}
+    before = {due for due in grid if begin < due <= begin + 7 * HOUR}
+    missed = [run for run in rows(world) if run.outcome is Outcome.MISSED]
+    assert len(had_its_turn) == 3 == len(had_its_turn & before)
+    assert sum(run.count for run in missed) == len(before - had_its_turn)
+    assert had_its_turn.isdisjoint(run.due for run in missed)
+    assert dues(world)[-1] == max(before) + 15 * MINUTE - BEGIN
+
+
 def test_an_aligned_interval_stays_on_the_grid_when_the_clock_is_set_forward() -> None:
     """P1: as with cron: what was jumped over is missed, and the next one is on the new clock."""
     world = world_of(QUARTERS, missed=Missed.SKIP)

@@ -198,30 +198,37 @@ def test_nonsense_in_a_row_is_damage(
 
 
 @pytest.mark.parametrize(
-    ("baseline", "past", "absences"),
+    ("column", "value"),
     [
-        (1 << 62, None, None),
-        (0, "nonsense", None),
-        (0, "[1]", None),
-        (0, '{"times": [[0, 0, 0]]}', None),
-        (0, '{"times": [[0]], "boot": "", "lead": 0}', None),
-        (0, '{"times": [[0, 0, 1e99]], "boot": "", "lead": 0}', None),
-        (0, None, "nonsense"),
-        (0, None, "[1]"),
-        (0, None, "1"),
-        (0, None, '[["wall", 0, 1]]'),
-        (0, None, '[["never", 0, 1, "", "lost"]]'),
-        (0, None, '[["wall", 0, 1e99, "", "lost"]]'),
+        ("baseline", 1 << 62),
+        ("past", "nonsense"),
+        ("past", "[1]"),
+        ("past", '{"times": [[0, 0, 0]]}'),
+        ("past", '{"times": [[0]], "boot": "", "lead": 0}'),
+        ("past", '{"times": [[0, 0, 1e99]], "boot": "", "lead": 0}'),
+        ("absences", "nonsense"),
+        ("absences", "[1]"),
+        ("absences", "1"),
+        ("absences", '[["wall", 0, 1]]'),
+        ("absences", '[["never", 0, 1, "", "lost"]]'),
+        ("absences", '[["wall", 0, 1e99, "", "lost"]]'),
+        ("later_barriers", "nonsense"),
+        ("later_barriers", "1"),
+        ("later_barriers", "[[2]]"),
+        ("later_barriers", "[[2, 1e99]]"),
     ],
 )
 def test_nonsense_in_a_cursor_is_damage(
-    path: Path, open_ledger: Open, baseline: int, past: str | None, absences: str | None
+    path: Path, open_ledger: Open, column: str, value: int | str
 ) -> None:
     """The same for a cursor."""
     open_ledger(path).close()
     hand = sqlite3.connect(path)
-    row = ("a", "f", 0, baseline, 0, None, None, None, "", past, absences)
-    hand.execute("INSERT INTO cursors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = ("a", "f", 0, 0, 0, None, 0, 1, "", None, None, None)
+    hand.execute("INSERT INTO cursors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    hand.commit()
+    open_ledger(path).close()
+    hand.execute(f"UPDATE cursors SET {column} = ?", (value,))
     hand.commit()
     hand.close()
     with pytest.raises(LedgerCorruptError, match="a cursor makes no sense"):

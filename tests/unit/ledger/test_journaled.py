@@ -440,7 +440,7 @@ def test_what_an_older_pycrons_spare_copy_has_lost_of_tasks_is_an_absence(
         SetRun(5, State.DONE, Outcome.LOST, "\udcff'\"\\\n", at(3), None),
         SetRun(5, State.QUEUED, left_as=Left.RECALLED),
         SetAttempt(5, Attempt(2, at(1), pid=2**40, reason="x", stopping=Outcome.CANCELLED)),
-        SetCursor(Cursor("a", "f", 2, T0, at(60), at(1), None, None, "boot")),
+        SetCursor(Cursor("a", "f", 2, T0, at(60), at(1), boot_id="boot")),
     ],
 )
 def test_steps_come_out_of_the_journal_as_they_went_in(write: Write) -> None:
@@ -452,7 +452,7 @@ def test_steps_come_out_of_the_journal_as_they_went_in(write: Write) -> None:
 def test_every_kind_of_step_has_its_width() -> None:
     """A kind that comes to the steps later is known where rows of older ones are made whole."""
     assert set(steps_module._widths()) == set(Kind)
-    assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 10)
+    assert unpack(pack([Step(Kind.CURSOR, ("a",))]))[0].row == ("a", *[None] * 11)
     older = Step(Kind.RUN, ("queued", None, "", None, None, 5))
     assert to_set_run(unpack(pack([older]))[0].row) == SetRun(5, State.QUEUED)
 
@@ -481,7 +481,8 @@ def test_what_is_known_goes_on_in_another_file(
     """A damaged file's identity, cursors, open runs and ids are those of the next (P1, P2, P8)."""
     ledger = open_journaled()
     done, open_ = enter(ledger, attempted("done"), attempted("open"))
-    cursor = Cursor("open", "f", 1, T0, at(60), at(1), at(2), at(3), "boot")
+    barriers = ((at(62), at(63)), (at(65), at(67)), (at(70), at(71)))
+    cursor = Cursor("open", "f", 1, T0, at(60), at(1), barriers, "boot")
     ledger.write([finish(done, at(1)), SetCursor(cursor)], durable=True)
     ledger.write([SetAttempt(open_, Attempt(1, at(0), pid=7, output="/o"))], durable=False)
     before = (ledger.identity, ledger.open_runs(), ledger.cursors())

@@ -154,8 +154,8 @@ def test_what_an_older_pycron_has_lost_of_tasks_is_an_absence(
         Absence(Scale.WALL, epoch, epoch + 7 * tick, WAS_FORGOTTEN, Outcome.LOST),
         Absence(Scale.STEADY, epoch - 3 * tick, epoch + 4 * tick, WAS_FORGOTTEN, Outcome.LOST),
     )
-    assert cursors[TASKS].barrier_until is None
-    assert (cursors["a"].absences, cursors["a"].barrier_until) == ((), epoch + 7 * tick)
+    assert cursors[TASKS].barriers == ()
+    assert (cursors["a"].absences, cursors["a"].barriers) == ((), ((epoch, epoch + 7 * tick),))
 
 
 def test_renewing_keeps_what_is_there(path: Path, open_ledger: Open) -> None:

@@ -30,7 +30,7 @@ NOW = at(5000)
 PAGE_BYTES = 4096
 EVERYTHING = RunQuery(limit=None)
 CURSORS = {
-    f"job-{n}": Cursor(f"job-{n}", "f" * 40, n % 2, T0, at(n), at(1), None, None, "boot")
+    f"job-{n}": Cursor(f"job-{n}", "f" * 40, n % 2, T0, at(n), at(1), boot_id="boot")
     for n in range(60)
 }
 
