@@ -8,9 +8,10 @@ second of it has passed. A lane that gets hungry has its turn now, and each time
 is put off by a second, for its group's weight. So neither do those that have much keep out who
 comes later, nor ever new ones those that have been fed.
 
-However many lanes there are, a bounded number of runs waits in memory on a shelf. What there is no
-room for stays in the ledger, and is taken up as there is room: as each priority has a shelf, each
-has somebody who stands in line.
+However many lanes there are, a bounded number of runs waits in memory on a shelf, and in a pool.
+Nor is anything taken up before its turn below ``MOST_AHEAD`` priorities at which somebody waits who
+may go, but of as many others by turns, so that each has its part. What there is no room for stays
+in the ledger, and is taken up as there is room, or as it is to have a slot.
 
 Not responsible for taking tasks up, nor for timers (``tasks``).
 """
@@ -18,19 +19,24 @@ Not responsible for taking tasks up, nor for timers (``tasks``).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterator
 from dataclasses import field
+from itertools import islice
 
 from crond_py.clock import to_ns
 from crond_py.dataclass import dataclass
 from crond_py.engine.lanes import LaneState
-from crond_py.engine.pools import AS_LONG
+from crond_py.engine.pools import AS_LONG, Slots
 
 MANY = 8
 """So many times what one lane may have waits of all lanes of a shelf: more are not taken up then.
 
-Twice as much is, of lanes of which nothing waits.
+Twice as much is, of lanes of which nothing waits, and of all shelves of a pool.
 """
+
+MOST_AHEAD = 4
+"""Below so many priorities of a pool at which somebody waits who may go nobody need wait yet."""
 
 FED_NS = 1_000_000_000
 """By how much each time that it is fed puts off the turn of a lane, for its group's weight."""
@@ -48,16 +54,17 @@ class Shelf:
     ``full_ns`` and ``last_full_ns`` are when there was no room first, and last; 0: never.
     ``hungry`` has of each lane the number of its entries that are in force: in ``turns``, and in
     ``awaited`` where nobody gets a slot before it has somebody in line. ``turn_ns`` is what time it
-    is for turns.
+    is for turns. ``asked_ns`` is when it was last taken up from, or got its first hungry lane.
     """
 
-    pool: str
+    rack: Rack
     priority: int
     waiting: int = 0
     standing: int = 0
     full_ns: int = 0
     last_full_ns: int = 0
     turn_ns: int = 0
+    asked_ns: int = 0
     hungry: dict[LaneState, int] = field(default_factory=dict)
     turns: list[_Entry] = field(default_factory=list)
     awaited: list[_Entry] = field(default_factory=list)
@@ -91,8 +98,11 @@ class Shelf:
 
     def room(self, lane: LaneState) -> int:
         """Return how many more runs of a lane may wait."""
-        most = MANY * lane.most_waiting * (1 if lane.waiting else 2)
-        return max(0, min(lane.room, most - self.waiting))
+        here = MANY * lane.most_waiting * (1 if lane.waiting else 2) - self.waiting
+        in_pool = self.rack.most - self.rack.waiting
+        if not self.waiting:
+            in_pool = max(1, in_pool)  # whatever waits elsewhere, somebody of it may stand in line
+        return max(0, min(lane.room, here, in_pool))
 
     @property
     def next_lane(self) -> LaneState | None:
@@ -116,18 +126,118 @@ class Shelf:
             return None
         return lane
 
-    def note_if_full(self, now_ns: int) -> None:
-        """Note where there is no room now for those that are hungry."""
+    def note_asked(self, now_ns: int) -> None:
+        """Note that it was taken up from, as far as there was room for those that are hungry."""
+        self.asked_ns = now_ns
         if self.hungry and self.next_lane is None:
             self.full_ns = self.full_ns or now_ns
             self.last_full_ns = now_ns
 
 
-class Hunger:
-    """All hungry lanes, and how many runs of each shelf wait."""
+class Rack:
+    """The shelves of a pool, and how many runs of all of them wait, of ``most`` that may.
 
-    def __init__(self) -> None:
-        self._pools: dict[str, dict[int, Shelf]] = {}
+    ``slots`` tells whose they wait for, if they have a bound; what gets one at once needs none.
+    ``standing`` are the priorities of these runs.
+    ``full_ns`` is when somebody was last left in the ledger for want of room.
+    """
+
+    def __init__(self, pool: str, most: int, slots: Callable[[str], Slots | None]) -> None:
+        self.pool = pool
+        self.most = most
+        self._slots = slots
+        self.waiting = 0
+        self.standing: dict[int, None] = {}
+        self.full_ns = 0
+        self._shelves: dict[int, Shelf] = {}
+        self._descending: list[int] = []  # the priorities, negated, in order
+
+    def find(self, priority: int) -> Shelf | None:
+        """Return the shelf of a priority, if there is one."""
+        return self._shelves.get(priority)
+
+    def shelf(self, priority: int) -> Shelf:
+        """Return the shelf of a priority, which is put up if need be."""
+        if priority not in self._shelves:
+            self._shelves[priority] = Shelf(self, priority)
+            insort(self._descending, -priority)
+        return self._shelves[priority]
+
+    def __iter__(self) -> Iterator[Shelf]:
+        """Yield the shelves that have hungry lanes, the highest priority first."""
+        for negated in tuple(self._descending):
+            shelf = self._shelves.get(-negated)
+            if shelf is not None and shelf.hungry:
+                yield shelf
+
+    @property
+    def ahead(self) -> Iterator[Shelf]:
+        """Yield the shelves that are taken up from before their turn, the highest first."""
+        for shelf in self:
+            if self._is_full(MOST_AHEAD, above=shelf.priority):
+                return
+            yield shelf
+
+    @property
+    def by_turns(self) -> Shelf | None:
+        """The shelf that is taken up from next of all, if there is room for one; else None.
+
+        It is the one whose last turn is longest ago, of equals that of the lowest priority. Those
+        are equal between which there is no more than ``AS_LONG``.
+        """
+        if self._is_full(2 * MOST_AHEAD, above=None):
+            return None
+        hungry = list(self)
+        until_ns = min((shelf.asked_ns for shelf in hungry), default=0) + to_ns(AS_LONG)
+        return next((shelf for shelf in reversed(hungry) if shelf.asked_ns <= until_ns), None)
+
+    def _is_full(self, most: int, *, above: int | None) -> bool:
+        """Whether as many wait as may, or those of so many priorities above one, or of all."""
+        slots = self._slots(self.pool)
+        if slots is None:
+            return False
+        higher = (each for each in self.standing if above is None or each > above)
+        return self.waiting >= self.most or sum(map(slots.is_on_the_move, higher)) >= most
+
+    @property
+    def has_several(self) -> bool:
+        """Whether more than one lane is hungry."""
+        return sum(len(shelf.hungry) for shelf in islice(self, 2)) > 1
+
+    @property
+    def awaited(self) -> Shelf | None:
+        """The highest shelf of which a lane goes before who does not go before that shelf."""
+        return next((shelf for shelf in self if shelf.next_of_none is not None), None)
+
+    def count(self, shelf: Shelf, change: int) -> None:
+        """Count that so many more runs of a shelf wait, or fewer."""
+        shelf.waiting += change
+        self.waiting += change
+        if shelf.waiting:
+            self.standing[shelf.priority] = None
+        else:
+            self.standing.pop(shelf.priority, None)
+
+    def take_down(self, shelf: Shelf) -> None:
+        """Let go of a shelf on which there is nothing."""
+        del self._shelves[shelf.priority]
+        self._descending.remove(-shelf.priority)
+
+    def __bool__(self) -> bool:
+        """Whether it has a shelf."""
+        return bool(self._shelves)
+
+
+class Hunger:
+    """All hungry lanes, and how many runs of each shelf wait.
+
+    ``slots`` gives those of a pool, if they have a bound.
+    """
+
+    def __init__(self, most_waiting: int, slots: Callable[[str], Slots | None]) -> None:
+        self._most = 2 * MANY * most_waiting
+        self._slots = slots
+        self._racks: dict[str, Rack] = {}
         self._count = 0
 
     def __contains__(self, lane: LaneState) -> bool:
@@ -135,31 +245,31 @@ class Hunger:
         return shelf is not None and lane in shelf.hungry
 
     def _find(self, lane: LaneState) -> Shelf | None:
-        return self._pools.get(lane.lane.pool, {}).get(lane.lane.priority)
+        rack = self._racks.get(lane.lane.pool)
+        return None if rack is None else rack.find(lane.lane.priority)
 
     def shelf(self, lane: LaneState) -> Shelf:
         """Return the shelf of a lane."""
-        pool, priority = lane.lane.pool, lane.lane.priority
-        shelves = self._pools.setdefault(pool, {})
-        if priority not in shelves:
-            shelves[priority] = Shelf(pool, priority)
-        return shelves[priority]
+        pool = lane.lane.pool
+        rack = self._racks.get(pool)
+        if rack is None:
+            rack = self._racks[pool] = Rack(pool, self._most, self._slots)
+        return rack.shelf(lane.lane.priority)
 
-    def shelves(self, pool: str) -> Iterator[Shelf]:
-        """Yield the shelves of a pool that have hungry lanes, the highest priority first."""
-        shelves = self._pools.get(pool, {})
-        for priority in sorted(shelves, reverse=True):
-            if shelves[priority].hungry:
-                yield shelves[priority]
+    def rack(self, pool: str) -> Rack:
+        """Return the shelves of a pool."""
+        return self._racks.get(pool) or Rack(pool, self._most, self._slots)
 
     @property
     def pools(self) -> list[str]:
         """The pools that have hungry lanes."""
-        return [name for name in self._pools if any(self.shelves(name))]
+        return [name for name, rack in self._racks.items() if any(rack)]
 
     def add(self, lane: LaneState, due_ns: int, now_ns: int) -> None:
         """Have a lane be hungry, of which the first is due then on the monotonic clock."""
         shelf = self.shelf(lane)
+        if not shelf.hungry:
+            shelf.asked_ns = now_ns
         lane.due_ns = due_ns
         if lane not in shelf.hungry:
             lane.hungry_ns, lane.is_barren = now_ns, False
@@ -190,7 +300,7 @@ class Hunger:
             return
         shelf = self.shelf(lane)
         had, lane.waiting = lane.waiting > 0, lane.waiting + change
-        shelf.waiting += change
+        shelf.rack.count(shelf, change)
         shelf.standing += (lane.waiting > 0) - had
         if lane in shelf.hungry and had != (lane.waiting > 0):
             self._enter(shelf, lane)
@@ -199,17 +309,6 @@ class Hunger:
     def _let_go(self, shelf: Shelf) -> None:
         if shelf.hungry or shelf.waiting:
             return
-        shelves = self._pools[shelf.pool]
-        del shelves[shelf.priority]
-        if not shelves:
-            del self._pools[shelf.pool]
-
-
-def longest_due(shelves: Sequence[Shelf]) -> Shelf:
-    """Return the shelf whose next lane has been due longest; of equals that of the lowest priority.
-
-    Those are equal that came due no farther apart than ``AS_LONG``. There is one at least.
-    """
-    dues = {shelf: lane.due_ns for shelf in shelves if (lane := shelf.first) is not None}
-    until_ns = min(dues.values()) + to_ns(AS_LONG)
-    return min((shelf for shelf in dues if dues[shelf] <= until_ns), key=lambda s: s.priority)
+        shelf.rack.take_down(shelf)
+        if not shelf.rack:
+            del self._racks[shelf.rack.pool]

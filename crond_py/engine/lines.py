@@ -179,6 +179,11 @@ class Line:
         """Whether no group stands in it."""
         return not self._standing
 
+    @property
+    def is_on_the_move(self) -> bool:
+        """Whether some group stands in it that may go."""
+        return self._standing > len(self._full)
+
     def close(self) -> None:
         """Forget all that was used: nobody stands in line."""
         for stake in self._places:

@@ -196,6 +196,11 @@ class Register:
             return None
         return active if active.stage in {Stage.STARTING, Stage.RUNNING} else None
 
+    def bounded(self, pool: str) -> Slots | None:
+        """Return the slots of a pool, if there are only so many of them."""
+        slots = self.pools.get(pool)
+        return slots if slots is not None and slots.pool.workers is not None else None
+
     def slots(self, job: Job) -> Slots:
         """Return the slots of a job's pool; a submitted task may name one that is gone."""
         slots = self.pools.get(job.pool)

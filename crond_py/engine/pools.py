@@ -9,7 +9,7 @@ run whose group may have no more slots is passed over in all this.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from datetime import timedelta
 
@@ -90,8 +90,13 @@ class Slots:
         turn by what it has used, as long as nobody asks who is next.
         """
         now_ns = self._shares.reading()
-        higher = (-each for each in self._descending if -each > priority)
-        return any(self._lines[each].first(now_ns) is not None for each in higher)
+        higher = self._descending[: bisect_left(self._descending, -priority)]
+        return any(self._lines[-each].first(now_ns) is not None for each in higher)
+
+    def is_on_the_move(self, priority: int) -> bool:
+        """Whether somebody waits at a priority who may go, or has just been given up."""
+        line = self._lines.get(priority)
+        return line is not None and line.is_on_the_move
 
     @property
     def has_room(self) -> bool:

@@ -62,6 +62,8 @@ class Presence:
     def let_go(self, lane: LaneState) -> None:
         """Note that a lane is taken up, or has nothing left."""
         self._kept_back.pop(lane, None)
+        if not self._kept_back:
+            self._drop_timer()
 
     def stop(self) -> None:
         """Look no more."""

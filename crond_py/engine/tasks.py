@@ -27,7 +27,7 @@ from crond_py.engine.agenda import LATE, Agenda
 from crond_py.engine.ahead import AHEAD
 from crond_py.engine.attendance import Attendance
 from crond_py.engine.events import FeedDue, TasksDue
-from crond_py.engine.feeding import Hunger, Shelf, longest_due
+from crond_py.engine.feeding import Hunger, Shelf
 from crond_py.engine.lanes import FirstDues, Hindered, Hindrance, LaneState
 from crond_py.engine.parking import Parking
 from crond_py.engine.parts import AGAIN, Parts, Register
@@ -93,7 +93,7 @@ class Tasks:
         self._uptake = Uptake(parts, register, admitter, agenda, self._attendance)
         self._lanes: dict[Lane, LaneState] = {}
         self._first_dues = FirstDues()
-        self._hunger = Hunger()
+        self._hunger = Hunger(parts.most_waiting, register.bounded)
         self._stale: dict[LaneState, None] = {}
         self._held: dict[Slots, None] = {}
         self._put_off: dict[str, set[LaneState]] = {}
@@ -455,8 +455,7 @@ class Tasks:
         if self._has_fed:
             self._has_fed = False
             self._attend()
-        shelves = (shelf for pool in self._hunger.pools for shelf in self._hunger.shelves(pool))
-        if self._held or any(shelf.next_lane for shelf in shelves):
+        if self._held or any(self._wants_more(pool) for pool in self._hunger.pools):
             self._go_on()
 
     def _go_on(self) -> None:
@@ -468,24 +467,34 @@ class Tasks:
     def _feed_pool(self, pool: str, most: int) -> None:
         """Take up tasks of a pool's lanes, the higher priority first.
 
-        A tenth is for the priority of which the first has been due longest, as with slots.
+        A tenth is for all priorities by turns, as with slots.
         """
-        slots = self._register.pools.get(pool)
-        shelves = list(self._hunger.shelves(pool))
-        if not shelves:
-            return
-        if slots is not None and sum(len(shelf.hungry) for shelf in shelves) > 1:
+        slots, rack = self._register.bounded(pool), self._hunger.rack(pool)
+        if slots is not None and rack.has_several:
             self._hold(slots)  # they come together
         least = self._left - most
-        longest = longest_due(shelves)
-        kept = 0 if longest is shelves[0] else self._keep_of(pool, most)
-        for shelf in shelves:
+        by_turns, first = rack.by_turns, next(iter(rack), None)
+        kept = 0 if by_turns in {None, first} else self._keep_of(pool, most)
+        for shelf in rack.ahead:
             self._feed_shelf(shelf, least + kept)
             if shelf.next_lane is not None:
                 break
-        self._feed_shelf(longest, least)
-        if slots is not None and self._left <= 0 and any(self._hunger.shelves(pool)):
-            self._hold(slots)
+        if by_turns is not None:
+            self._feed_shelf(by_turns, least)
+        if not any(rack):
+            return
+        if self._left > least:
+            rack.full_ns = self._parts.timekeeper.reading()
+        if slots is not None and (self._left <= 0 or slots.has_room):
+            self._hold(slots)  # who has not been taken up may be next
+
+    def _wants_more(self, pool: str) -> bool:
+        """Whether more of a pool is taken up as soon as there is time for it."""
+        rack = self._hunger.rack(pool)
+        by_turns = rack.by_turns
+        if by_turns is not None and by_turns.next_lane is not None:
+            return True
+        return any(shelf.next_lane is not None for shelf in rack.ahead)
 
     def _keep_of(self, pool: str, most: int) -> int:
         """Return how many of those that may be taken up are kept for who has been due longest."""
@@ -500,7 +509,7 @@ class Tasks:
         number = len(shelf.hungry)
         while self._left > least and (lane := shelf.next_lane) is not None:
             self._feed_or_wait(lane, min(self._left - least, max(1, most // number)))
-        shelf.note_if_full(self._parts.timekeeper.reading())
+        shelf.note_asked(self._parts.timekeeper.reading())
 
     def _hold_pool(self, name: str) -> None:
         if name in self._register.pools:
@@ -529,21 +538,28 @@ class Tasks:
             return True
         if slots in self._held and (not self._is_begun or pool in self._put_off):
             return False
-        for shelf in list(self._hunger.shelves(pool)):
-            if shelf.next_of_none is None or (priority is not None and shelf.priority < priority):
-                continue
-            if slots.has_higher_than(shelf.priority):
-                return True
-            while (lane := shelf.next_of_none) is not None:
-                if self._left <= 0 or self._is_over or priority is not None:
-                    self._hold(slots)
-                    if self._is_over:
-                        self._go_on()
-                    return False
-                was_held, slots.is_held = slots.is_held, True
-                self._feed_or_wait(lane, max(1, self._left // len(shelf.hungry)))
-                slots.is_held = was_held
+        rack = self._hunger.rack(pool)
+        while (shelf := rack.awaited) is not None:
+            is_lower = priority is not None and shelf.priority < priority
+            if is_lower or slots.has_higher_than(shelf.priority):
+                break
+            left = self._left - self._left_for_others(pool)
+            if left <= 0 or self._is_over or priority is not None:
+                self._hold(slots)
+                if self._is_over:
+                    self._go_on()
+                return False
+            lane = shelf.next_of_none
+            assert lane is not None  # noqa: S101 - it is awaited
+            was_held, slots.is_held = slots.is_held, True
+            self._feed_or_wait(lane, max(1, left // len(shelf.hungry)))
+            slots.is_held = was_held
         return True
+
+    def _left_for_others(self, pool: str) -> int:
+        """Return how many of what a batch takes up are not for a pool, as others want them."""
+        others = len([name for name in self._hunger.pools if name != pool])
+        return self._parts.most_waiting * others // (others + 1)
 
     def _feed_or_wait(self, lane: LaneState, most: int) -> None:
         """Take up some tasks of a lane; where that fails, do it again in a while."""
@@ -586,7 +602,7 @@ class Tasks:
     def _feed(self, lane: LaneState, most: int) -> None:
         shelf = self._hunger.shelf(lane)
         room = 0 if self._is_held(lane) else min(most, shelf.room(lane))
-        if lane in self._hunger and shelf.last_full_ns > lane.hungry_ns:
+        if lane in self._hunger and max(shelf.last_full_ns, shelf.rack.full_ns) > lane.hungry_ns:
             lane.hinder(Hindrance.FULL, max(lane.hungry_ns, shelf.full_ns))
         begun = self._parking.take_up_due(lane, room)
         self._left -= begun

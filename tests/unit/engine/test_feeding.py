@@ -20,7 +20,7 @@ from crond_py.engine.pools import LONGEST_WAITING_EVERY
 from crond_py.engine.tasks import MOST_UNWRITTEN, Tasks
 from crond_py.errors import LedgerError
 from crond_py.model import Lane, Missed, Overlap, Task
-from tests.simulation.fakes import FakeProcesses
+from tests.simulation.fakes import Behaviour, FakeProcesses
 from tests.simulation.jobs import BEGIN
 from tests.simulation.tasks import MOST_WAITING
 from tests.simulation.world import World
@@ -429,6 +429,73 @@ def test_crowd_wants_no_batch_of_its_own_for_each_start(
     world.pass_time(60 * SECOND)
     assert len(order_of_starts(world)) >= 58
     assert len(woken) < 30
+
+
+def test_pool_does_not_wait_until_anothers_crowd_is_taken_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: what a batch takes up is not all for whose slots are free most often."""
+    world.sizes["other"] = 1
+    world.pools = dict(world.sizes)
+    world.reload()
+    number = 3_000
+    for task in range(1, number + 2):
+        lasts = tuple(each * SECOND / 1000 for each in range(1, 8))
+        world.machine.behaviours[f"task:{task}"] = Behaviour(lasts=lasts)
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        handle(core, batch)
+        world.clock.advance(SECOND / 500)
+        world.machine.end_due()
+
+    monkeypatch.setattr(Core, "handle", handled)
+    begin = world.clock.now()
+    for _ in range(0, number, 100):
+        in_ = begin + 2 * SECOND - world.clock.now()
+        submit(world, *[new_task(world, pool="small", in_=in_)] * 100)
+    in_ = begin + 2.2 * SECOND - world.clock.now()
+    (lone,) = submit(world, new_task(world, pool="other", group="lone", in_=in_))
+    world.pass_time(20 * SECOND)
+    last, lone_tree = 0, None
+    for tree in world.machine.trees:
+        last = max(last, tree.leader.started_ns)
+        lone_tree = tree if tree.job == lone.task.job else lone_tree
+    assert lone_tree is not None
+    assert lone_tree.leader.started_ns < last  # it was a crowd still
+    assert lone_tree.started_at - lone.task.due < SECOND / 20
+
+
+@pytest.mark.parametrize("kind", ["at once", "ever higher"])
+def test_memory_is_bounded_for_many_priorities(world: World, kind: str) -> None:
+    """P4: so few wait in memory at once, though each is of a priority of its own."""
+    number = 600
+    lasting(world, SECOND / 10, numbers=range(1, number + 1))
+    step = SECOND / 50 if kind == "ever higher" else timedelta(0)
+    for priority in range(number):
+        at = SECOND + priority * step
+        submit(world, new_task(world, pool="tiny", priority=priority, in_=at))
+    seen = 0
+    for _ in range(600):
+        world.pass_time(SECOND / 5)
+        seen = max(seen, in_memory(world))
+    assert seen <= 2 * MANY * MOST_WAITING + 1
+    assert len(order_of_starts(world)) == number
+
+
+def test_each_of_many_priorities_has_its_part(world: World) -> None:
+    """P4: the lowest of many comes last, and does not wait until all of the others have begun."""
+    number, levels = 200, 12
+    lasting(world, SECOND, numbers=range(1, levels * number + 2))
+    for priority in range(1, levels + 1):
+        submit(world, *[new_task(world, pool="tiny", priority=priority)] * number)
+    world.pass_time(100 * SECOND)
+    (low,) = submit(world, new_task(world, pool="tiny", priority=0))
+    world.pass_time(levels * number * SECOND)
+    order = order_of_starts(world)
+    assert len(order) == levels * number + 1
+    # One slot of ten goes by age, and each priority has so many in memory at most.
+    assert order.index(low.task.job) < 100 + LONGEST_WAITING_EVERY * MOST_WAITING * levels
 
 
 # --- what comes together at a start, a reload or a step of the clock ------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +12,8 @@ import pytest
 
 from crond_py.crontab.model import Job
 from crond_py.engine.attendance import TASKS
+from crond_py.engine.core import Core
+from crond_py.engine.events import TasksDue, TimersFired
 from crond_py.engine.presence import MOST_ASKED
 from crond_py.errors import LedgerError
 from crond_py.model import Missed, Outcome
@@ -201,3 +204,20 @@ def test_written_once_a_second_at_most(world: World) -> None:
     gaps = [after - before for before, after in pairwise(written)]
     assert len(written) in range(7, 11)
     assert min(gaps) >= SECOND
+
+
+def test_what_is_taken_up_wakes_nobody_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: a task that waits for nothing costs one wake-up, not another one to look after it."""
+    woken: Counter[type[object]] = Counter()
+    handle = Core.handle
+
+    def handled(core: Core, batch: Sequence[object]) -> None:
+        for each in batch:
+            if isinstance(each, TimersFired):
+                woken.update(type(item) for item in each.items)
+        handle(core, batch)
+
+    monkeypatch.setattr(Core, "handle", handled)
+    submit(world, new_task(world, every=MINUTE))
+    world.pass_time(20 * MINUTE)
+    assert woken == {TasksDue: 20}
