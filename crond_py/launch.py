@@ -56,6 +56,7 @@ class Launchpad:
             stdin=job.stdin,
             leftovers=job.leftovers,
             text=job.command if isinstance(job.command, str) else "",
+            pool=job.pool,
         )
 
 

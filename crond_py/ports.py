@@ -415,6 +415,8 @@ class ProcessSpec:
     ``earlier_users`` are others than ``user`` whom earlier attempts of the run were started as, so
     what these have left is theirs. ``is_user_known`` False: whose the run's processes are nobody
     can say any more. Nothing is started by such a spec; it is for what an attempt has left.
+
+    Starts of one ``pool`` are made in order, and hold up those of no other.
     """
 
     key: AttemptKey
@@ -435,6 +437,7 @@ class ProcessSpec:
     held_for: datetime | None = None
     earlier_users: tuple[str, ...] = ()
     is_user_known: bool = True
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,12 +323,12 @@ class ProcessRunner:
         with self._lock:
             wanted = self._pending[spec.key]
         at_ns = wanted.at_ns
-        if wanted.was_looked_up or not self._is_to_be_held(at_ns):
+        if wanted.was_looked_up or not self._is_to_be_held(spec, at_ns):
             return False
         wanted.was_looked_up = True
         ready = wanted.ready = self._try_to_make_ready(spec)
         if at_ns <= self._clock.monotonic_ns():
-            if not (self._is_to_be_held(at_ns) and can_be_ushered(ready)):
+            if not (self._is_to_be_held(spec, at_ns) and can_be_ushered(ready)):
                 return False
             at_ns = self._punctual.soon()
         self._punctual.put(spec, ready, at_ns)
@@ -338,10 +338,10 @@ class ProcessRunner:
             self._fail(spec.key, reason)
         return True
 
-    def _is_to_be_held(self, at_ns: int) -> bool:
+    def _is_to_be_held(self, spec: ProcessSpec, at_ns: int) -> bool:
         if at_ns > self._clock.monotonic_ns():
             return True
-        return self._punctual.has_ushers and self._starters.waiting >= MANY
+        return self._punctual.has_ushers and self._starters.waiting_of(spec.pool) >= MANY
 
     def _try_to_make_ready(self, spec: ProcessSpec) -> Ready | None:
         try:

@@ -1,6 +1,7 @@
 """The threads that start processes, so that a start that hangs holds up only its own job.
 
-A few of them take what is to be started, in order. A start hangs where a disk is dead; further
+A few of them take what is to be started, in order, and of each pool in turn: a burst in one pool
+holds up no other. A start hangs where a disk is dead; further
 starts of its job are put aside until it comes back, so that a job that is due each second takes
 one thread and not all. What ends the rest of a run is taken by them as well: it hangs where the
 user database does, so it is put aside for others of the same user, and for no start. When all
@@ -20,6 +21,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from crond_py.ports import AttemptKey, Clock, ProcessSpec
+from crond_py.runner.turns import Turns
 from crond_py.vital import VitalThread
 
 PATIENCE_NS = 1_000_000_000
@@ -58,7 +60,7 @@ class Starters:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._held_up = threading.Condition(self._lock)
-        self._queue: deque[_Entry] = deque()
+        self._queue: Turns[_Entry] = Turns(lambda entry: entry.spec.pool)
         # By line: when what goes on began, and what was put aside meanwhile.
         self._going_on: dict[str, list[int]] = {}
         self._aside: dict[str, deque[_Entry]] = {}
@@ -79,7 +81,7 @@ class Starters:
             self._relief.start()
 
     def put(self, *specs: ProcessSpec) -> None:
-        """Have processes started, after all that were put before."""
+        """Have processes started, after all of their pools that were put before."""
         self._put([_Entry(spec, _job_of(spec), is_start=True) for spec in specs])
 
     def put_rest(self, spec: ProcessSpec) -> None:
@@ -98,21 +100,30 @@ class Starters:
         """How many starts no thread has taken yet."""
         return len(self._queue)
 
+    def waiting_of(self, pool: str) -> int:
+        """How many of them are of a pool."""
+        return self._queue.waiting(pool)
+
     def withdraw(self, *keys: AttemptKey) -> list[AttemptKey]:
         """Take back those starts that no thread has taken yet, and return them.
 
         What else was put for a run stays: it comes after the start, which is not quite over then.
         """
-        wanted, found = set(keys), []
+        wanted = set(keys)
+
+        def is_one(entry: _Entry) -> bool:
+            return entry.is_start and entry.spec.key in wanted
+
         with self._lock:
-            for entries in (self._queue, *self._aside.values()):
-                taken = [e.spec.key for e in entries if e.is_start and e.spec.key in wanted]
+            found = self._queue.take(is_one)
+            for entries in self._aside.values():
+                taken = [entry for entry in entries if is_one(entry)]
                 if taken:
                     found += taken
-                    left = [e for e in entries if not (e.is_start and e.spec.key in wanted)]
+                    left = [entry for entry in entries if not is_one(entry)]
                     entries.clear()
                     entries.extend(left)
-        return found
+        return [entry.spec.key for entry in found]
 
     def close(self) -> list[ProcessSpec]:
         """Begin no more, and return what was not begun.
@@ -169,7 +180,7 @@ class Starters:
     def _next(self) -> _Entry | None:
         """Return the next in whose line nothing hangs; put others aside."""
         while self._queue:
-            entry = self._queue.popleft()
+            entry = self._queue.pop()
             begun = self._going_on.get(entry.line)
             if not begun or self._clock.monotonic_ns() - min(begun) < HANGS_AFTER_NS:
                 return entry
@@ -185,7 +196,7 @@ class Starters:
                 del self._going_on[line]
             aside = self._aside.pop(line, None)
             if aside:
-                self._queue.extendleft(reversed(aside))
+                self._queue.put_back(aside)
                 self._work.notify(len(aside))
 
     def _relieve(self) -> None:

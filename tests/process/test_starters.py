@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -35,9 +36,9 @@ class Bench:
         self.starters = Starters(self._begin, self._begin, self.clock, threads=2)
         self.starters.open()
 
-    def put(self, job: str, number: int) -> AttemptKey:
+    def put(self, job: str, number: int, pool: str = "") -> AttemptKey:
         """Ask for a start."""
-        spec = _spec(job, number)
+        spec = replace(_spec(job, number), pool=pool)
         self.starters.put(spec)
         return spec.key
 
@@ -88,6 +89,22 @@ def test_what_was_put_aside_goes_on_in_its_order(bench: Bench) -> None:
     bench.next()
     bench.let_go.set()
     assert sorted(bench.next() for _ in range(4)) == [("hangs", number) for number in range(2, 6)]
+
+
+def test_a_burst_of_one_pool_holds_up_no_other(bench: Bench) -> None:
+    """P4: a start waits for those of its own pool, and for one at a time of each other."""
+    for number in (1, 2):
+        bench.put("hangs", number)
+        bench.next()  # both threads are taken
+    for number in range(100, 200):
+        bench.put("crowd", number, "many")
+    for number in range(200, 203):
+        bench.put("lone", number, "few")
+    bench.let_go.set()
+    first = [bench.next() for _ in range(8)]
+    # Two threads take them, so that one of them may tell of its start a little later.
+    assert {number for job, number in first if job == "lone"} == {200, 201, 202}
+    assert {number for job, number in first if job == "crowd"} <= set(range(100, 106))
 
 
 def test_what_is_left_of_a_run_waits_for_no_start_of_its_job(bench: Bench) -> None:
