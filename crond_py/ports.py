@@ -199,6 +199,19 @@ class LaneStock:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRetry:
+    """An open run of a task that is run once, and waits for its retry.
+
+    ``delay`` is how long it waits in all, until ``retry_at``.
+    """
+
+    run_id: int
+    lane: Lane
+    retry_at: datetime
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class TaskQuery:
     """Which tasks to list: those that meet all that is given.
 
@@ -252,8 +265,15 @@ class LedgerReader(Protocol):
         """Return the runs; raise UnknownNameError where ``before_id`` is not there (any more)."""
         ...
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
+    def open_runs(self, *, with_retries: bool = True) -> list[Run]:
+        """Return every run without an outcome, oldest claim first; else without ``retries``."""
+        ...
+
+    def retries(self) -> list[WaitingRetry]:
+        """Return the open runs of tasks that are run once and wait for their retry, by their ids.
+
+        There may be very many.
+        """
         ...
 
     def cursors(self) -> dict[str, Cursor]: ...

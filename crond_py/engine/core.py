@@ -120,7 +120,9 @@ class Core:
         """
         cursors = self._ledger.cursors()
         last = self._ledger.last_runs()
-        open_runs = self._ledger.open_runs()
+        gap = self._ledger.gap
+        open_runs = self._ledger.open_runs(with_retries=gap is not None)
+        retries = self._ledger.retries() if gap is None else []  # else they may have begun
         self._set_pools(crontab)
         now = self._parts.timekeeper.now()
         for job in crontab.jobs.values():
@@ -142,8 +144,8 @@ class Core:
         )
         self._tasks.read_lanes()
         with self._chains.collecting():
-            recoverer.recover(open_runs, self._ledger, cursors)
-            now, gap = self._parts.timekeeper.now(), self._ledger.gap
+            recoverer.recover(self._parking.begin(open_runs, retries), self._ledger, cursors)
+            now = self._parts.timekeeper.now()
             self._agenda.begin(list(self._register.states.values()), now, gap)
         with self._chains.collecting():
             for state in by_priority(self._register.states.values()):

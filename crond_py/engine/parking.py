@@ -12,8 +12,10 @@ be written. A crash changes nothing: for the ledger it is a run like others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from crond_py.clock import to_ns
@@ -21,11 +23,11 @@ from crond_py.engine.attempts import Attempts
 from crond_py.engine.lanes import LaneState
 from crond_py.engine.parts import Parts, Register
 from crond_py.engine.records import ActiveRun, JobState, Stage
-from crond_py.engine.recovery import active_run, enter_removed, remaining_delay
+from crond_py.engine.recovery import active_run, enter_removed
 from crond_py.engine.stopping import Stopper
 from crond_py.engine.telling import fields, log
 from crond_py.model import Lane, Run, State, Task, task_id_of
-from crond_py.ports import Ledger, RunQuery
+from crond_py.ports import Ledger, RunQuery, WaitingRetry
 
 
 class Lanes(Protocol):
@@ -78,7 +80,6 @@ class Parking:
         self._awaited: dict[int, list[Callable[[Run], None]]] = {}
         self._last_left = 0
         register.on_retry = self.consider
-        register.park_left = self.park_left
 
     # --- letting go -----------------------------------------------------------------------
 
@@ -91,30 +92,22 @@ class Parking:
             number = active.attempt_number
             self._parts.outbox.then(partial(self._park, active, number, deadline_ns))
 
-    def park_left(self, run: Run) -> bool:
-        """Park a run that an earlier daemon has left, if that is to be; it is not entered then.
+    def begin(self, open_runs: Sequence[Run], retries: Sequence[WaitingRetry]) -> list[Run]:
+        """Park what an earlier daemon has left that waits for its retry, but for a few runs.
 
-        However soon its retry is due: after a long absence that of very many may be.
+        However soon a retry is due: after a long absence that of very many may be. Return all that
+        is to be taken up: what else is open, and the few. Raises LedgerError.
         """
-        self._last_left = max(self._last_left, run.id)
-        task_id = task_id_of(run.job)
-        if run.state is not State.WAITING_RETRY or task_id is None:
-            return False
-        if len(self._kept) < self._parts.most_retries:
-            self._kept.add(run.id)
-            return False
-        if self._register.enter_task(run):
-            return False
-        state = self._register.tasks[run.job]
-        task = self._ledger.task(task_id)
-        delay = remaining_delay(active_run(state.job, run), self._parts.timekeeper.now())
-        deadline_ns = self._parts.timekeeper.after(delay)
-        is_free = state.is_once and not state.active and not state.queued
-        if task is None or not is_free:
-            return False
-        self._register.let_go(state)
-        self.lanes.lane(task.lane).parked.add(deadline_ns, run.id)
-        return True
+        ids = [*(run.id for run in open_runs), *(retry.run_id for retry in retries[-1:])]
+        self._last_left = max(ids, default=0)
+        now, most = self._parts.timekeeper.now(), self._parts.most_retries
+        for retry in islice(retries, most, None):
+            delay = min(max(retry.retry_at - now, timedelta(0)), retry.delay)
+            lane = self.lanes.lane(retry.lane)
+            lane.parked.add(self._parts.timekeeper.after(delay), retry.run_id)
+        few = [self._ledger.run(retry.run_id) for retry in retries[:most]]
+        self._kept.update(retry.run_id for retry in retries[:most])
+        return [*open_runs, *(run for run in few if run is not None)]
 
     def _is_far(self, deadline_ns: int) -> bool:
         return deadline_ns - self._parts.timekeeper.reading() >= to_ns(self._parts.parks_from)

@@ -152,8 +152,7 @@ class Register:
     ``on_outcome`` when an occurrence has got its outcome, or a stretch of them. ``enter_task``
     enters the job of a run that an earlier daemon has left, if that is a task's; else it says why
     there is no such job any more. ``on_retry`` is told of a run that waits for its retry from now
-    on, and until when on the monotonic clock; ``park_left`` says of a run that an earlier daemon
-    has left whether it goes on waiting for that in the ledger alone.
+    on, and until when on the monotonic clock.
     ``bring`` has those stand in line that go before all who wait for a pool's free slot, or before
     a run of some priority that comes; False: nobody is to have it yet.
     """
@@ -172,7 +171,6 @@ class Register:
     bring: Callable[[Slots, int | None], bool] = lambda _slots, _priority: True
     on_outcome: Callable[[Conclusion], None] = lambda _conclusion: None
     on_retry: Callable[[ActiveRun, int], None] = lambda _active, _deadline_ns: None
-    park_left: Callable[[Run], bool] = lambda _run: False
 
     def find(self, name: str) -> JobState | None:
         """Return a job by its name, be it of a crontab or a task's."""

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import filterfalse
 
 from crond_py.crontab.model import Job, StartupTrigger
 from crond_py.dataclass import dataclass
@@ -129,7 +128,7 @@ class Recoverer:
             runs = [self._as_it_was_claimed(run, survivors, identity) for run in runs]
         runs.sort(key=lambda run: (_ORDER[run.state], run.id))
         found = []
-        for run in filterfalse(self._register.park_left, runs):
+        for run in runs:
             if self._register.find(run.job) is None and (why := self._register.enter_task(run)):
                 self._enter_removed(run, cursors.get(run.job), why)
             left = [

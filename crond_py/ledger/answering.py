@@ -14,7 +14,7 @@ from crond_py.ledger.aside import Aside
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.tasklists import Position
 from crond_py.model import Cursor, Lane, Run, Task
-from crond_py.ports import LaneStock, RunQuery, TaskQuery
+from crond_py.ports import LaneStock, RunQuery, TaskQuery, WaitingRetry
 
 Source = Aside | SqliteLedger
 
@@ -36,9 +36,13 @@ class Answering:
         """Return the runs that are asked for; see ``ports.RunQuery``."""
         return self._answer(lambda source: source.runs(query))
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
-        return self._answer(lambda source: source.open_runs())
+    def open_runs(self, *, with_retries: bool = True) -> list[Run]:
+        """Return every run without an outcome; see ``ports.LedgerReader``."""
+        return self._answer(lambda source: source.open_runs(with_retries=with_retries))
+
+    def retries(self) -> list[WaitingRetry]:
+        """Return the open runs that wait for their retry; see ``ports.LedgerReader``."""
+        return self._answer(lambda source: source.retries())
 
     def cursors(self) -> dict[str, Cursor]:
         """Return every job's cursor."""

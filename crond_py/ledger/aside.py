@@ -21,13 +21,24 @@ from crond_py.ledger.known import Remains
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.moved import Moved
 from crond_py.ledger.records import to_attempt, to_cursor, to_set_run, to_set_task
+from crond_py.ledger.retries import split
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
 from crond_py.ledger.tasklists import Position
 from crond_py.logfields import fields
 from crond_py.model import Cursor, Lane, Run, Task, task_id_of
 from crond_py.policy import TICK
-from crond_py.ports import Claim, LaneStock, RunQuery, SetAttempt, SetRun, SetTask, TaskQuery, Write
+from crond_py.ports import (
+    Claim,
+    LaneStock,
+    RunQuery,
+    SetAttempt,
+    SetRun,
+    SetTask,
+    TaskQuery,
+    WaitingRetry,
+    Write,
+)
 
 log = logging.getLogger("pycron.ledger")
 
@@ -286,9 +297,14 @@ class Aside:
             query = replace(query, before_id=None, until=min(query.until or until, until))
         return query
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
-        return self.memory.open_runs()
+    def open_runs(self, *, with_retries: bool = True) -> list[Run]:
+        """Return every run without an outcome; see ``ports.LedgerReader``."""
+        runs = self.memory.open_runs()
+        return runs if with_retries else split(runs, self.task)[0]
+
+    def retries(self) -> list[WaitingRetry]:
+        """Return the open runs that wait for their retry; see ``ports.LedgerReader``."""
+        return split(self.memory.open_runs(), self.task)[1]
 
     def cursors(self) -> dict[str, Cursor]:
         """Return every job's cursor."""

@@ -35,7 +35,7 @@ from crond_py.errors import (
 from crond_py.ledger.answering import Answering, Source
 from crond_py.ledger.aside import REFUSALS, Aside, tell_refused
 from crond_py.ledger.journal import Journal, Record
-from crond_py.ledger.known import Known, Remains
+from crond_py.ledger.known import TOGETHER, Known, Remains
 from crond_py.ledger.mark import Mark, MarkKeeper
 from crond_py.ledger.salvage import begin_in_place
 from crond_py.ledger.spare import write_spare
@@ -70,7 +70,7 @@ AHEAD = timedelta(seconds=1)
 """How far before its instant, and more, an occurrence of a task is claimed."""
 
 MOST_SPARED = 10_000
-"""How many tasks the spare copy has, the first that are due."""
+"""How many tasks the spare copy has, the first that are due, and as many runs that wait."""
 
 MOST_MENDED = 3
 """How often a file is replaced: more than that is a damaged disk."""
@@ -116,7 +116,11 @@ class JournaledLedger(Answering):
         self._promised = max(file.promised, mark.promised if mark is not None else 0)
         last_id = max(file.last_id, gap.last_id if gap is not None else 0)
         last_task_id = max(file.last_task_id, mark.last_task_id if mark is not None else 0)
-        self._known = Known(file.cursors(), file.open_runs(), last_id, last_task_id)
+        open_runs = file.open_runs(with_retries=False)
+        self._known = Known(file.cursors(), open_runs, last_id, last_task_id)
+        waiting = file.retry_ids()
+        for first in range(0, len(waiting), TOGETHER):
+            self._known.hold(file.rows_of(waiting[first : first + TOGETHER]))
         self._aside: Aside | None = None
         self._damage: LedgerCorruptError | None = None
         self._mended = 0
@@ -332,11 +336,14 @@ class JournaledLedger(Answering):
     @property
     def remains(self) -> Remains:
         """What is to be carried over should the file be lost now; not while there is trouble."""
+        return self._with_runs(self._known.open_runs())
+
+    def _with_runs(self, open_runs: Sequence[Run]) -> Remains:
         known = self._known
         return Remains(
             self._identity,
             dict(known.cursors),
-            known.open_runs(),
+            open_runs,
             known.last_id,
             self._applied,
             self._promised,
@@ -462,14 +469,20 @@ class JournaledLedger(Answering):
             if self._aside is None and self._file.is_in_place:
                 with suppress(LedgerError):  # another's spare copy is not ours to replace
                     self._check_hold()
-                    remains = self.remains
-                    tasks = [*self._first_tasks(), *self._tasks_of(remains.open_runs)]
-                    remains = replace(remains, tasks=tasks)
-                    write_spare(self._file.path, remains, is_final=True)
+                    self._write_last_spare()
         self._is_closed = True
         self._file.close()
         if self._journal is not None:
             self._journal.close()
+
+    def write_first_spare(self) -> None:
+        """Make the spare copy that there is until the end: what can be taken from it, no more."""
+        write_spare(self._file.path, self._with_runs([]), is_final=False)
+
+    def _write_last_spare(self) -> None:
+        runs = self._known.open_runs(most_packed=MOST_SPARED)
+        tasks = [*self._first_tasks(), *self._tasks_of(runs)]
+        write_spare(self._file.path, replace(self._with_runs(runs), tasks=tasks), is_final=True)
 
     def _first_tasks(self) -> Sequence[Task]:
         try:

@@ -2,11 +2,13 @@
 
 Kept in memory beside the file, as cheaply as can be: writes are put by, and made into runs only
 when somebody asks. Of runs that wait for their retry there may be very many, and nothing is written
-of them for long: where there are more than a few runs these are packed.
+of them for long: where there are more than a few runs these are packed, and those that were there
+at the start many together.
 """
 
 from __future__ import annotations
 
+import marshal
 import zlib
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +16,7 @@ from dataclasses import replace
 
 from crond_py.dataclass import dataclass
 from crond_py.ledger.changes import changed, claimed, with_attempt
-from crond_py.ledger.records import set_task_row, to_attempt, to_set_run
+from crond_py.ledger.records import Row, set_task_row, to_attempt, to_runs, to_set_run
 from crond_py.ledger.steps import Kind, Step, pack, run_of_step, steps_of_run, unpack
 from crond_py.model import Cursor, Run, State, Task
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun, SetTask, Write
@@ -24,7 +26,27 @@ _OPEN = -(2**63)  # instead of when a task ended
 _LONG = 16  # writes about one run after which they are made into one
 _FEW = 256  # open runs of which none is packed
 
-_Story = list[Run | Write]
+TOGETHER = 256
+"""How many runs are packed in one piece; to get at one of them all are unpacked."""
+
+
+class _Rows:
+    """The rows of some runs, as they stand in the file, in little room."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._packed = zlib.compress(marshal.dumps(list(rows)), 1)
+
+    def by_id(self) -> dict[int, list[Row]]:
+        """Return the rows of each run."""
+        found: dict[int, list[Row]] = {}
+        for row in marshal.loads(zlib.decompress(self._packed)):  # noqa: S302 - our own, see above
+            found.setdefault(row[0], []).append(row)
+        return found
+
+
+_Story = list[Run | Write] | bytes | _Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +112,15 @@ class Known:
         self.last_id = last_id
         self.last_task_id = last_task_id
         self.moves = moves or RecentMoves()
-        self._open: dict[int, _Story | bytes] = {}
+        self._open: dict[int, _Story] = {}
+        self._unpacked: tuple[_Rows | None, dict[int, list[Row]]] = (None, {})
         for run in open_runs:
             self._open[run.id] = self._packed(run) if run.state is State.WAITING_RETRY else [run]
+
+    def hold(self, rows: Sequence[Row]) -> None:
+        """Take the rows of some open runs that wait for their retry."""
+        packed = _Rows(rows)
+        self._open.update((row[0], packed) for row in rows)
 
     def take(self, writes: Iterable[Write], ids: Iterable[int | None]) -> None:
         """Note what the ledger has taken; ``ids`` are those of the claims among it."""
@@ -122,21 +150,39 @@ class Known:
         story = self._open.get(run_id)
         if story is None:
             return
-        if isinstance(story, bytes):
-            story = self._open[run_id] = [_unpacked(story)]
+        if not isinstance(story, list):
+            story = self._open[run_id] = [self._told(run_id)]
         story.append(write)
         if isinstance(write, SetRun) and write.state is State.WAITING_RETRY:
-            self._open[run_id] = self._packed(_told(run_id, story))
+            self._open[run_id] = self._packed(self._told(run_id))
         elif len(story) > _LONG:
-            story[:] = [_told(run_id, story)]
+            story[:] = [self._told(run_id)]
 
-    def _packed(self, run: Run) -> _Story | bytes:
+    def _packed(self, run: Run) -> _Story:
         """Return the story of a run, in less room where there are many."""
         return zlib.compress(pack(steps_of_run(run))) if len(self._open) > _FEW else [run]
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, as it stands, oldest claim first."""
-        return [_told(run_id, self._open[run_id]) for run_id in sorted(self._open)]
+    def open_runs(self, *, most_packed: int | None = None) -> list[Run]:
+        """Return every run without an outcome, as it stands, oldest claim first.
+
+        Of those that wait for their retry, and are packed, the first ``most_packed``; None: all.
+        """
+        ids = sorted(self._open)
+        packed = [run_id for run_id in ids if not isinstance(self._open[run_id], list)]
+        left_out = set() if most_packed is None else set(packed[most_packed:])
+        return [self._told(run_id) for run_id in ids if run_id not in left_out]
+
+    def _told(self, run_id: int) -> Run:
+        """Return an open run as it stands."""
+        story = self._open[run_id]
+        if isinstance(story, bytes):
+            return _unpacked(story)
+        return self._of_rows(run_id, story) if isinstance(story, _Rows) else _told(run_id, story)
+
+    def _of_rows(self, run_id: int, rows: _Rows) -> Run:
+        if self._unpacked[0] is not rows:  # whoever asks for all does so in order
+            self._unpacked = rows, rows.by_id()
+        return to_runs(self._unpacked[1][run_id])[0]
 
 
 def _unpacked(packed: bytes) -> Run:
@@ -146,10 +192,8 @@ def _unpacked(packed: bytes) -> Run:
     return replace(run, attempts=tuple(to_attempt(step.row[1:]) for step in attempts))
 
 
-def _told(run_id: int, story: _Story | bytes) -> Run:
+def _told(run_id: int, story: Sequence[Run | Write]) -> Run:
     """Return the run that a row of writes makes."""
-    if isinstance(story, bytes):
-        return _unpacked(story)
     begin = story[0]
     if isinstance(begin, Claim):
         run = claimed(run_id, begin)

@@ -19,6 +19,7 @@ from crond_py.dataclass import dataclass
 from crond_py.errors import LedgerError, LedgerRefusedError, UnknownNameError
 from crond_py.ledger.changes import changed, claimed, with_attempt
 from crond_py.ledger.memorytasks import MemoryTasks, check_text
+from crond_py.ledger.retries import split
 from crond_py.ledger.tasklists import Position, count_due, first_due, stocks
 from crond_py.ledger.undo import Undo, take_back
 from crond_py.model import TASK_PREFIX, Cursor, Lane, Run, State, Task
@@ -35,6 +36,7 @@ from crond_py.ports import (
     SetTask,
     Submitted,
     TaskQuery,
+    WaitingRetry,
     Write,
 )
 
@@ -175,10 +177,15 @@ class MemoryLedger:
             chosen = [run for run in chosen if _age(run) < _age(before)]
         return chosen if query.limit is None else chosen[: max(0, query.limit)]
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
+    def open_runs(self, *, with_retries: bool = True) -> list[Run]:
+        """Return every run without an outcome; see ``ports.LedgerReader``."""
         self._check_open()
-        return sorted((run for run in self._all() if run.outcome is None), key=_id)
+        runs = sorted((run for run in self._all() if run.outcome is None), key=_id)
+        return runs if with_retries else split(runs, self.task)[0]
+
+    def retries(self) -> list[WaitingRetry]:
+        """Return the open runs that wait for their retry; see ``ports.LedgerReader``."""
+        return split(self.open_runs(), self.task)[1]
 
     def last_runs(self) -> dict[str, Run]:
         """Return each job's newest run that has begun an attempt."""

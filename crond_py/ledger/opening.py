@@ -23,7 +23,7 @@ from crond_py.ledger.journaled import JournaledLedger, tell_damage
 from crond_py.ledger.known import Remains
 from crond_py.ledger.mark import Mark, read_mark
 from crond_py.ledger.salvage import begin_in_place, finish_begun, salvage
-from crond_py.ledger.spare import read_spare, write_spare
+from crond_py.ledger.spare import read_spare
 from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.ledger.steps import Kind, Step, to_step, unpack
 from crond_py.logfields import fields
@@ -90,7 +90,7 @@ def open_ledger(
             gap=gap,
             boot_id=boot_id,
         )
-        write_spare(path, ledger.remains, is_final=False)
+        ledger.write_first_spare()
         opened.pop_all()
     return ledger
 

@@ -96,6 +96,37 @@ ORDER BY {order}, a.number
 -- name: open_runs
 (SELECT * FROM runs INDEXED BY runs_open WHERE outcome IS NULL)
 
+-- name: open_but_retries
+(SELECT * FROM runs INDEXED BY runs_open WHERE outcome IS NULL AND NOT (
+    state = 'waiting_retry' AND retry_at IS NOT NULL AND EXISTS (
+        SELECT 1 FROM tasks AS t
+        WHERE t.id = CAST(substr(runs.job, 6) AS INTEGER) AND runs.job = 'task:' || t.id
+        AND t.period IS NULL AND t.lane_id IN (SELECT id FROM lanes)
+    )
+))
+
+-- name: retries
+SELECT r.id, l.id, r.retry_at, coalesce((
+    SELECT coalesce(finished_at, begun_at) FROM attempts
+    WHERE run_id = r.id ORDER BY number DESC LIMIT 1
+), r.claimed_at), l.pool, l.priority, l."group", l.scale
+FROM runs AS r INDEXED BY runs_open
+JOIN tasks AS t ON t.id = CAST(substr(r.job, 6) AS INTEGER) AND r.job = 'task:' || t.id
+JOIN lanes AS l ON l.id = t.lane_id
+WHERE r.outcome IS NULL AND r.state = 'waiting_retry' AND r.retry_at IS NOT NULL
+AND t.period IS NULL
+ORDER BY r.id
+
+-- name: retry_ids
+SELECT r.id FROM runs AS r INDEXED BY runs_open
+JOIN tasks AS t ON t.id = CAST(substr(r.job, 6) AS INTEGER) AND r.job = 'task:' || t.id
+WHERE r.outcome IS NULL AND r.state = 'waiting_retry' AND r.retry_at IS NOT NULL
+AND t.period IS NULL AND t.lane_id IN (SELECT id FROM lanes)
+ORDER BY r.id
+
+-- name: runs_of_ids
+(SELECT * FROM runs WHERE id IN (SELECT value FROM json_each(?)))
+
 -- name: last_runs
 (SELECT * FROM runs WHERE id IN (SELECT run_id FROM last_attempted))
 

@@ -7,6 +7,7 @@ killed, or at rest.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -27,10 +28,19 @@ from crond_py.ledger.database import (
     schema_version,
 )
 from crond_py.ledger.journal import Journal, journal_file
-from crond_py.ledger.records import LARGEST_ID, Row, to_cursor, to_runs, to_text, to_us
+from crond_py.ledger.records import (
+    LARGEST_ID,
+    Row,
+    from_us,
+    to_cursor,
+    to_lane,
+    to_runs,
+    to_text,
+    to_us,
+)
 from crond_py.ledger.tasks import AskingTasks
-from crond_py.model import Cursor, Run
-from crond_py.ports import RunQuery
+from crond_py.model import Cursor, Lane, Run
+from crond_py.ports import RunQuery, WaitingRetry
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -68,9 +78,35 @@ class Asking(AskingTasks):
             raise UnknownNameError(message)
         return found
 
-    def open_runs(self) -> list[Run]:
-        """Return every run without an outcome, oldest claim first."""
-        return self._runs(load_queries()["open_runs"], "r.id")
+    def open_runs(self, *, with_retries: bool = True) -> list[Run]:
+        """Return every run without an outcome; see ``ports.LedgerReader``."""
+        source = "open_runs" if with_retries else "open_but_retries"
+        return self._runs(load_queries()[source], "r.id")
+
+    def retries(self) -> list[WaitingRetry]:
+        """Return the open runs that wait for their retry; see ``ports.LedgerReader``."""
+        lanes: dict[int, Lane] = {}
+        found = []
+        try:
+            for run_id, lane_id, retry_at, since, *lane in self._rows(load_queries()["retries"]):
+                if lane_id not in lanes:
+                    lanes[lane_id] = to_lane(tuple(lane))
+                delay = timedelta(microseconds=max(0, retry_at - since))
+                found.append(WaitingRetry(run_id, lanes[lane_id], from_us(retry_at), delay))
+        except (ValueError, TypeError, OverflowError) as error:
+            message = f"a run that waits for its retry makes no sense ({error})"
+            raise damaged(self._path, message) from error
+        return found
+
+    def retry_ids(self) -> list[int]:
+        """Return which runs ``retries`` are."""
+        return [run_id for run_id, *_ in self._rows(load_queries()["retry_ids"])]
+
+    def rows_of(self, run_ids: Sequence[int]) -> list[Row]:
+        """Return the rows that ``records.to_runs`` makes runs of."""
+        source = load_queries()["runs_of_ids"]
+        statement = load_queries()["runs"].format(source=source, order="r.id")
+        return self._rows(statement, [json.dumps(list(run_ids))])
 
     def last_runs(self) -> dict[str, Run]:
         """Return each job's newest run that has begun an attempt."""

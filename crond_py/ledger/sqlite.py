@@ -112,7 +112,7 @@ class SqliteLedger(Asking):
             if found != "ok":
                 raise damaged(self._path, str(found))
         self.cursors()
-        self.open_runs()
+        self.open_runs(with_retries=False)  # the others may be very many
         self.last_runs()
         self.lanes()
 

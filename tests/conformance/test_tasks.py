@@ -15,11 +15,13 @@ from crond_py.ports import (
     LedgerReader,
     NewTask,
     SetAttempt,
+    SetRun,
     SetTask,
     Submitted,
     TaskQuery,
+    WaitingRetry,
 )
-from tests.support.ledgers import LANE, T0, at, attempted, claim, enter, hand_in, new_task
+from tests.support.ledgers import LANE, T0, at, attempted, claim, enter, finish, hand_in, new_task
 
 OTHER = Lane("batch", -5, "alice", Scale.STEADY)
 ALL = TaskQuery(is_open=None, limit=None)
@@ -448,3 +450,35 @@ def test_state_of_a_tasks_run_is_its_own(ledger: Ledger, reader: LedgerReader) -
     assert reader.run(run_id).outcome is None
     ledger.write([claim(f"task:{a}", at(5), outcome=Outcome.CANCELLED)], durable=True)
     assert [run.id for run in reader.open_runs()] == [run_id]
+
+
+# --- what waits for its retry -------------------------------------------------------------------
+
+
+def test_retries_are_told_apart_from_what_else_is_open(
+    ledger: Ledger, reader: LedgerReader
+) -> None:
+    """P4: those of tasks that are run once, of which there may be many; each is in one of the two.
+
+    What has no such task is looked at by itself: a job's run, or one whose task is lost.
+    """
+    assert reader.retries() == []
+    once, other, again = hand_in(
+        ledger, new_task(), new_task(lane=OTHER), new_task(period=timedelta(hours=1))
+    )
+    jobs = [f"task:{once}", f"task:{other}", f"task:{again}", "task:99", "backup", "task:1x"]
+    ids = enter(ledger, *(attempted(job, at(10)) for job in jobs))
+    enter(ledger, attempted("task:1", at(11)))  # it runs
+    waits = [SetRun(run_id, State.WAITING_RETRY, retry_at=at(100)) for run_id in ids]
+    closed = Attempt(1, at(10), finished_at=at(40), outcome=Outcome.FAILED)
+    ledger.write([*waits, SetAttempt(ids[1], closed)], durable=False)
+    first, second = ids[:2]
+    assert reader.retries() == [
+        WaitingRetry(first, LANE, at(100), timedelta(seconds=90)),
+        WaitingRetry(second, OTHER, at(100), timedelta(seconds=60)),
+    ]
+    others = [run.id for run in reader.open_runs(with_retries=False)]
+    assert others == [*ids[2:], ids[-1] + 1]
+    assert [run.id for run in reader.open_runs()] == [*ids, ids[-1] + 1]
+    ledger.write([finish(first, at(101))], durable=False)
+    assert [retry.run_id for retry in reader.retries()] == [second]

@@ -302,7 +302,8 @@ def test_writes_are_in_order(ledger: Ledger, reader: LedgerReader) -> None:
 def test_cursor_is_entered_and_replaced(ledger: Ledger, reader: LedgerReader) -> None:
     """Each job has one cursor, the last that was given, whole."""
     assert reader.cursors() == {}
-    full = Cursor("a", "f1", 2, T0, at(60), at(1), at(2), at(3), "boot")
+    barriers = ((at(2), at(3)), (at(5), at(9)), (at(10), at(11)))
+    full = Cursor("a", "f1", 2, T0, at(60), at(1), barriers, "boot")
     other = Cursor("b", "f2", 0, T0, T0)
     ledger.write([SetCursor(full), SetCursor(other)], durable=True)
     assert reader.cursors() == {"a": full, "b": other}

@@ -430,6 +430,20 @@ def test_retries_that_were_due_while_no_daemon_was_there(world: World) -> None:
     assert states(world) == ["succeeded"] * 60
 
 
+def test_a_delay_is_not_longer_for_a_clock_that_was_set_back_meanwhile(world: World) -> None:
+    """P4: nobody was there to see it; a retry waits for its own delay at most."""
+    submit(world, 3)
+    world.pass_time(5 * SECOND)
+    end_with(world, SUCCEEDS, 1, 2, 3)
+    world.kill_daemon()
+    world.set_clock(-24 * HOUR)
+    world.boot_daemon()
+    world.pass_time(HOUR - 10 * SECOND)
+    assert states(world) == ["waiting_retry"] * 3
+    world.pass_time(20 * SECOND)
+    assert states(world) == ["succeeded"] * 3
+
+
 def test_a_restart_cancels_what_its_tasks_definition_is_lost_of(world: World) -> None:
     """P1: as it does with what is not parked."""
     submit(world)

@@ -20,6 +20,7 @@ from crond_py.engine.agenda import WAS_FORGOTTEN
 from crond_py.engine.attendance import TASKS
 from crond_py.errors import LedgerCorruptError, LedgerError, StateLockedError
 from crond_py.ledger import journal as journal_module
+from crond_py.ledger import journaled as journaled_module
 from crond_py.ledger import steps as steps_module
 from crond_py.ledger.aside import AT_ONCE, Aside
 from crond_py.ledger.database import load_migrations
@@ -30,13 +31,13 @@ from crond_py.ledger.lock import StateLock
 from crond_py.ledger.memory import MemoryLedger
 from crond_py.ledger.opening import open_ledger
 from crond_py.ledger.records import to_set_run
-from crond_py.ledger.spare import spare_file
+from crond_py.ledger.spare import read_spare, spare_file
 from crond_py.ledger.sqlite import SqliteLedger, open_reader
-from crond_py.ledger.steps import Kind, Step, pack, to_step, unpack
+from crond_py.ledger.steps import Kind, Step, pack, run_of_step, to_step, unpack
 from crond_py.model import Attempt, Cursor, Exit, Lag, Left, Outcome, Run, State
 from crond_py.ports import RunQuery, SetAttempt, SetCursor, SetRun, Write
 from tests.support.clock import FakeClock
-from tests.support.ledgers import T0, at, attempted, claim, enter, finish
+from tests.support.ledgers import T0, at, attempted, claim, enter, finish, hand_in, new_task
 
 EVERYTHING = RunQuery(limit=None)
 ENTRY = "the ledger cannot be written; what runs is kept in the journal until it can"
@@ -699,6 +700,37 @@ def test_many_that_wait_for_their_retry_are_known_in_little_room() -> None:
     waiting = [run for run in whole.open_runs() if run.state is State.WAITING_RETRY]
     assert number - 1 - 256 - 100 <= len(packed) <= len(waiting)
     assert max(map(len, packed)) < 400
+
+
+def test_what_waits_for_its_retry_at_the_start_is_known(
+    path: Path, open_journaled: OpenJournaled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: a file that is begun in another's place has all of it, the spare copy the first."""
+    monkeypatch.setattr(journaled_module, "MOST_SPARED", 300)
+    number = 600
+    with closing(open_journaled()) as ledger:
+        hand_in(ledger, *[new_task()] * number)
+        ids = enter(ledger, *(attempted(f"task:{n}") for n in range(1, number + 1)))
+        waits = [SetRun(n, State.WAITING_RETRY, retry_at=at(n)) for n in ids]
+        ledger.write([*waits, SetAttempt(7, Attempt(2, at(5)))], durable=True)
+        enter(ledger, attempted("backup"))
+        expected = {run.id: run for run in ledger.open_runs()}
+    open_journaled().close()
+    spare = read_spare(path, T0)
+    assert spare is not None
+    spared = [run_of_step(step).id for step in spare.steps if step.kind is Kind.CLAIM]
+    assert spared == [*ids[:300], number + 1]
+    with closing(open_journaled()) as ledger:
+        path.unlink()
+        running = SetRun(4, State.RUNNING)
+        again = SetRun(5, State.WAITING_RETRY, retry_at=at(9))
+        ledger.write([finish(3, at(8)), running, again], durable=True)
+        _settle(ledger)
+        del expected[3]
+        expected[4] = replace(expected[4], state=State.RUNNING, retry_at=None)
+        expected[5] = replace(expected[5], retry_at=at(9))
+        assert {run.id: run for run in ledger.open_runs()} == expected
+        assert _in_file(path) == sorted(["task:3", *(run.job for run in expected.values())])
 
 
 def test_migrations_give_columns_that_may_be_absent() -> None:

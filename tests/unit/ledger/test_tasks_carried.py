@@ -276,6 +276,7 @@ QUESTIONS: dict[str, Callable[[LedgerReader], object]] = {
     "run": lambda ledger: ledger.run(777),
     "runs": lambda ledger: ledger.runs(RunQuery()),
     "open_runs": lambda ledger: ledger.open_runs(),
+    "retries": lambda ledger: ledger.retries(),
     "cursors": lambda ledger: ledger.cursors(),
     "last_runs": lambda ledger: ledger.last_runs(),
     "task": lambda ledger: ledger.task(2),
@@ -286,7 +287,7 @@ QUESTIONS: dict[str, Callable[[LedgerReader], object]] = {
 }
 
 
-FROM_MEMORY = {"open_runs", "cursors"}
+FROM_MEMORY = {"open_runs", "retries", "cursors"}
 """What is not asked of the file while it takes nothing."""
 
 
