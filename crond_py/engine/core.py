@@ -154,6 +154,7 @@ class Core:
         self._agenda.set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
         self._agenda.set_timers()
+        self._tasks.tell_held()
 
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
@@ -184,6 +185,7 @@ class Core:
                     self._attempts.renew_waiting(state)
         self._chains.look_again()
         self._starter.fill_all()
+        self._tasks.tell_held()
 
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
