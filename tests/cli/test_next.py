@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cursor
 from crond_py.ports import SetCursor
 from crond_py.schedule import format_duration, spread
-from tests.cli.program import environment, in_place, on_terminal, pycron, without_colour
+from tests.cli.program import (
+    LOCKED_OUT,
+    environment,
+    in_place,
+    needs_setpriv,
+    on_terminal,
+    pycron,
+    without_colour,
+)
 
 CRONTAB = """\
 timezone = "Europe/Berlin"
@@ -317,6 +326,20 @@ def test_a_ledger_that_cannot_be_read_is_a_warning(env: dict[str, str], tmp_path
     done = pycron("next", "poll", "-n", "1", "--from", "2026-01-01T00:00:00Z", env=env)
     assert "2026-01-01 07:00:00+01:00" in done.stdout
     assert "warning: " in done.stderr
+
+
+@needs_setpriv
+def test_a_ledger_of_another_user_is_told_of(env: dict[str, str], tmp_path: Path) -> None:
+    """P9: what an interval counts from is not known then, and that is said with the way out."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "ledger.sqlite").write_bytes(b"")
+    os.chown(tmp_path / "state", 65534, -1)
+    done = pycron("next", "poll", "-n", "1", "--json", env=env, under=LOCKED_OUT)
+    assert json.loads(done.stdout)[0]["note"] == "as if it began now: the ledger cannot be read"
+    assert done.stderr == (
+        f"pycron: warning: you may not read the ledger {tmp_path}/state/ledger.sqlite; "
+        f"be {pwd.getpwuid(65534).pw_name} or root for that, or name another --state-dir\n"
+    )
 
 
 def test_the_table_for_a_pipe(env: dict[str, str]) -> None:
