@@ -192,9 +192,8 @@ class Core:
         pools = self._register.pools
         self._pools = frozenset(crontab.pools)
         for name in [name for name in pools if name not in crontab.pools]:
-            if pools[name].is_in_use:
-                pools[name].pool = absent_pool(name)
-            else:
+            pools[name].pool = absent_pool(name)
+            if not pools[name].is_in_use:
                 del pools[name]
         for name, pool in crontab.pools.items():
             pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool
