@@ -21,9 +21,9 @@ from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
-from crond_py.crontab.faults import nearest
 from crond_py.crontab.model import AfterTrigger, AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
+from crond_py.crontab.vain import fault_of_group
 from crond_py.errors import CrontabError, PycronError, UsageError
 from crond_py.model import Missed, State, task_id_of
 from crond_py.ports import LedgerReader, RunQuery
@@ -111,9 +111,9 @@ def _users(crontab: CrontabModel) -> Iterator[str]:
 def _groups(crontab: CrontabModel) -> Iterator[str]:
     """Name the groups without a table whose name is almost that of one which has one."""
     for group, jobs in _jobs_by(crontab, "group").items():
-        if group not in crontab.groups and (likely := nearest(group, crontab.groups)):
-            what = f"{jobs[0].source}: group {group} of {listed([job.name for job in jobs])}"
-            yield f"{what} has no table [groups.{group}], and so weight 1; {likely}"
+        if fault := fault_of_group(group, crontab.groups):
+            names = listed([job.name for job in jobs])
+            yield f"{jobs[0].source}: group {group} of {names} {fault}"
 
 
 def _jobs_by(crontab: CrontabModel, key: str) -> dict[str, list[Job]]:
