@@ -85,9 +85,10 @@ def command(
     elif rows:
         show(_table(rows, SystemClock().now()))
         if not every_one and left > 0:
-            say.note(f"{left} more {'is' if left == 1 else 'are'} to come; -n 0 shows all")
+            more = f"{left} more {'is' if left == 1 else 'are'}"
+            say.note(f"{more} to come or running; -n 0 shows all")
     else:
-        say.note("no tasks" if every_one else "no tasks are to come")
+        say.note("no tasks" if every_one else "no tasks are to come or running")
 
 
 @dataclass(frozen=True, slots=True)

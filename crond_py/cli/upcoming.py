@@ -346,8 +346,8 @@ def _table(
     table = Table(
         [
             Column("DUE"),
-            *([Column("IN", drop=1, is_right=True)] if is_from_now else []),
-            Column("ZONE"),
+            *([Column("IN", drop=2, is_right=True)] if is_from_now else []),
+            Column("ZONE", drop=1),
             Column("JOB"),
             Column("NOTE", is_remark=True),
         ]
@@ -357,7 +357,7 @@ def _table(
         table.add(
             Cell(
                 local_text(item.due, zone_of(zone)),
-                brief_text(item.due, now, zone_of(zone), is_zone_told=True),
+                brief_text(item.due, now, zone_of(zone)),
             ),
             *([relative_text(item.due, now).removeprefix("in ")] if is_from_now else []),
             zone,

@@ -375,6 +375,18 @@ def test_a_narrow_terminal_shows_all_that_matters(env: dict[str, str]) -> None:
     assert "IN" in without_colour(on_terminal("next", env=env, columns=60)).splitlines()[0].split()
 
 
+def test_next_on_a_narrow_terminal(env: dict[str, str], tmp_path: Path) -> None:
+    """Where there is no room for a long zone its offset tells it; no line is longer than that."""
+    (tmp_path / "crontab.toml").write_text(
+        '[jobs.move-all-of-it-elsewhere]\nschedule = "30 2 * * *"\ncommand = "true"\n'
+        'timezone = "America/Argentina/Buenos_Aires"\n'
+    )
+    lines = without_colour(on_terminal("next", "-n", "2", env=env, columns=60)).splitlines()
+    assert lines[0].split() == ["DUE", "IN", "JOB", "NOTE"]
+    assert lines[1].split()[1] == "02:30-03:00"
+    assert max(map(len, lines)) <= 60
+
+
 def test_the_distance_is_shown_when_asked_from_now(env: dict[str, str]) -> None:
     """From another instant it would only mislead, so the column is not there then."""
     assert "  IN  " in pycron("next", env=env).stdout.splitlines()[0]

@@ -122,7 +122,7 @@ def test_a_part_says_how_many_more_there_are(env: dict[str, str]) -> None:
     """And -n 0 is all."""
     done = pycron("tasks", "-n", "2", env=env)
     assert [row[0] for row in cells(done.stdout)] == ["task:2", "task:4"]
-    assert done.stderr.splitlines()[-1] == "pycron: 1 more is to come; -n 0 shows all"
+    assert done.stderr.splitlines()[-1] == "pycron: 1 more is to come or running; -n 0 shows all"
     assert len(cells(pycron("tasks", "-n", "0", env=env).stdout)) == 3
 
 

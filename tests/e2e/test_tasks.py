@@ -73,7 +73,7 @@ def test_the_three_ways_on_the_command_line(daemon: Daemon) -> None:
     listed = daemon.cli("tasks").stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["TASK", "task:3"]
     daemon.cli("cancel", "task:3")
-    assert daemon.cli("tasks").stderr == "pycron: no tasks are to come\n"
+    assert daemon.cli("tasks").stderr == "pycron: no tasks are to come or running\n"
     (first,) = daemon.history("task:1")
     assert (first["outcome"], first["cause"], first["count"]) == ("succeeded", "schedule", 1)
     *before, last = daemon.history("task:3")
