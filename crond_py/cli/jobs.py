@@ -37,8 +37,9 @@ def command(*, crontab: Crontab = None, state_dir: StateDir = None, as_json: Jso
 
     The daemon is asked, if one is running, and otherwise the crontab and the ledger. Next due
     instants are shown in the zone of their job. LATE is the median of how late the newest 100 runs
-    started that this daemon has seen start, LAST how the newest went that was started, and STATE
-    what goes on now. Of those that were not started pycron history tells.
+    were that this daemon has seen start, or given up as start_within says, LAST how the newest went
+    that was started, and STATE what goes on now. Of those that were not started pycron history
+    tells.
     """
     places = places_of(crontab, state_dir)
     listed = _from_daemon(places, places.crontab if crontab else None)

@@ -426,3 +426,4 @@ def test_a_task_is_no_job(env: dict[str, str]) -> None:
     """Its name is known, and that it is none of a job."""
     done = pycron("next", "task:7", env=env, check=2)
     assert "task:7 names a submitted task, and this command takes jobs alone" in done.stderr
+    assert "; pycron tasks 7 tells of it\n" in done.stderr

@@ -447,7 +447,7 @@ def test_logs_of_a_file_with_a_hole(env: dict[str, str], tmp_path: Path) -> None
     [
         ("99", "there is no run 99"),
         ("9" * 30, "there is no run 999"),
-        ("off", "job off has not run yet"),
+        ("off", "job off has not run yet; pycron next tells when jobs are due"),
         ("bakup", "did you mean 'backup'?"),
         ("../../etc/passwd", "there is no job '../../etc/passwd'"),
     ],
