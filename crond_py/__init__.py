@@ -2,7 +2,7 @@
 
 A map of the package; imports go down only.
 
-    cli/            the commands: the only place where typer and rich live
+    cli/            the commands: the only place where typer and rich live; __main__: the same
     service         puts the daemon together, starts and stops its parts, deals with signals
     client          the Python API for submitted tasks of a running daemon
     daemonize       goes to the background; pidfile, sdnotify: tell others about the daemon

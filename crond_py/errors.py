@@ -7,6 +7,7 @@
     │   │   └── EndedAlreadyError    exit code 1   a run or task that is over
     │   └── TaskRefusedError         tasks that cannot be taken as put; carries every fault
     ├── DaemonNotRunningError        exit code 3   nobody listens on the control socket
+    ├── NotPermittedError            exit code 1   this user may not talk to the daemon
     ├── CrontabError                 exit code 78  the crontab is refused; carries every fault
     ├── StateLockedError             exit code 1   another daemon holds the state directory
     ├── LedgerError                  exit code 1   the ledger cannot be read or written now
@@ -70,6 +71,10 @@ class DaemonNotRunningError(PycronError):
     """Nobody listens on the control socket."""
 
     exit_code: ClassVar[int] = 3
+
+
+class NotPermittedError(PycronError):
+    """The daemon, if there is one, is not for the user who asks."""
 
 
 @dataclass(frozen=True, slots=True)

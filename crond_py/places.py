@@ -32,6 +32,25 @@ def ledger_file(state_dir: Path) -> Path:
     return state_dir / "ledger.sqlite"
 
 
+def way_in(state_dir: Path) -> str:
+    """Say to who may not use what is in a state directory what would let them."""
+    try:
+        uid = state_dir.stat().st_uid
+    except OSError:
+        return "be its owner or root for that, or name another --state-dir"
+    if uid == os.geteuid():
+        return f"look at the rights of {state_dir} and of what is in it"
+    who = "root" if uid == 0 else f"{_user_name(uid)} or root"
+    return f"be {who} for that, or name another --state-dir"
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """The crontab, and the directory that everything pycron writes is in. Absolute paths."""

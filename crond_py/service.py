@@ -64,7 +64,7 @@ from crond_py.control.server import ControlServer, check_unserved
 from crond_py.crontab.apart import Reading, load_apart
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.on_demand import TaskJobsOnDemand
-from crond_py.crontab.summary import diff_crontabs, forget_fingerprints
+from crond_py.crontab.summary import TableDiff, diff_crontabs, forget_fingerprints
 from crond_py.dataclass import dataclass
 from crond_py.dispatcher import Dispatcher
 from crond_py.engine.core import Core
@@ -424,17 +424,12 @@ class Service:
         finally:
             self._reload_lock.release()
         jobs, pools, groups = changes.jobs, changes.pools, changes.groups
-        log.info(
-            "crontab reloaded",
-            extra=fields(
-                jobs=len(new.jobs),
-                added=",".join(jobs.added) or None,
-                removed=",".join(jobs.removed) or None,
-                changed=",".join(jobs.changed) or None,
-                pools=",".join((*pools.added, *pools.removed, *pools.changed)) or None,
-                groups=",".join((*groups.added, *groups.removed, *groups.changed)) or None,
-            ),
-        )
+        differs = {
+            **_named("", jobs),
+            **_named("pools_", pools),
+            **_named("groups_", groups),
+        }
+        log.info("crontab reloaded", extra=fields(jobs=len(new.jobs), **differs))
         return Reloaded(
             added=jobs.added,
             removed=jobs.removed,
@@ -566,6 +561,15 @@ def _seconds(value: float | None) -> timedelta | None:
 
 def _path(value: str | None) -> Path | None:
     return None if value is None else Path(value)
+
+
+def _named(prefix: str, table: TableDiff) -> dict[str, str | None]:
+    """Return what has changed of a table as fields of the log, names joined; None: nothing."""
+    return {
+        f"{prefix}added": ",".join(table.added) or None,
+        f"{prefix}removed": ",".join(table.removed) or None,
+        f"{prefix}changed": ",".join(table.changed) or None,
+    }
 
 
 def _forget_reading() -> None:

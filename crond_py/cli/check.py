@@ -21,11 +21,12 @@ from crond_py.cli.times import tz_fault
 from crond_py.clock import SystemClock
 from crond_py.control.codec import to_json
 from crond_py.crontab import load_crontab
-from crond_py.crontab.faults import nearest
 from crond_py.crontab.model import AfterTrigger, AtTrigger, Job
 from crond_py.crontab.model import Crontab as CrontabModel
+from crond_py.crontab.vain import fault_of_group
 from crond_py.errors import CrontabError, PycronError, UsageError
-from crond_py.model import Missed
+from crond_py.model import Missed, State, task_id_of
+from crond_py.ports import LedgerReader, RunQuery
 from crond_py.schedule import system_timezone
 
 EXAMPLES = ("pycron check", "pycron check ./crontab.toml")
@@ -110,9 +111,9 @@ def _users(crontab: CrontabModel) -> Iterator[str]:
 def _groups(crontab: CrontabModel) -> Iterator[str]:
     """Name the groups without a table whose name is almost that of one which has one."""
     for group, jobs in _jobs_by(crontab, "group").items():
-        if group not in crontab.groups and (likely := nearest(group, crontab.groups)):
-            what = f"{jobs[0].source}: group {group} of {listed([job.name for job in jobs])}"
-            yield f"{what} has no table [groups.{group}], and so weight 1; {likely}"
+        if fault := fault_of_group(group, crontab.groups):
+            names = listed([job.name for job in jobs])
+            yield f"{jobs[0].source}: group {group} of {names} {fault}"
 
 
 def _jobs_by(crontab: CrontabModel, key: str) -> dict[str, list[Job]]:
@@ -144,26 +145,41 @@ def _waiting_for_nobody(crontab: CrontabModel) -> list[str]:
 
 
 def _tasks_without_a_pool(crontab: CrontabModel, path: Path) -> Iterator[str]:
-    """Tell of stored tasks that would wait for a pool which the crontab does not have.
+    """Tell of tasks that would wait for a pool which the crontab does not have.
 
     Only of the usual crontab it is known in which ledger its tasks are.
     """
-    held: Counter[str] = Counter()
     try:
         places = places_of(None, None)
         if places.crontab != path:
             return
         with reading(places) as ledger:
-            for lane, stock in ledger.lanes().items() if ledger is not None else ():
-                if lane.pool not in crontab.pools:
-                    held[lane.pool] += stock.open
+            numbers = _waiting_tasks(ledger) if ledger is not None else Counter()
     except PycronError:
         return  # nobody can say
-    for pool, number in held.items():
-        yield (
-            f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
-            f"add [pools.{pool}] with workers, or cancel them"
-        )
+    for pool, number in numbers.items():
+        if pool not in crontab.pools:
+            yield (
+                f"submitted tasks ({number}) wait for the pool {pool}, which is not in the "
+                f"crontab; add [pools.{pool}] with workers, or cancel them"
+            )
+
+
+def _waiting_tasks(ledger: LedgerReader) -> Counter[str]:
+    """Count the tasks of each pool that are to come, or have a run that waits for a slot or retry.
+
+    What a task that comes again waits with is not counted beside what is to come of it.
+    """
+    numbers: Counter[str] = Counter()
+    for lane, stock in ledger.lanes().items():
+        numbers[lane.pool] += stock.open
+    states = frozenset({State.QUEUED, State.WAITING_RETRY})
+    for run in ledger.runs(RunQuery(states=states, limit=None)):
+        task_id = task_id_of(run.job)
+        task = ledger.task(task_id) if task_id is not None else None
+        if task is not None and task.ended_at is not None:
+            numbers[task.lane.pool] += 1
+    return numbers
 
 
 def _fate(job: Job, age: timedelta) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.names import crontab_in_force, no_such_job
 from crond_py.cli.options import Crontab, Json, StateDir, complete_job, places_of
+from crond_py.cli.render import is_terminal
 from crond_py.crontab import load_crontab
 from crond_py.crontab.model import AfterTrigger, Job
 from crond_py.crontab.summary import describe_trigger
@@ -25,6 +27,9 @@ EXAMPLES = ("pycron graph", "pycron graph report")
 
 _WIDE = 10_000
 """Wider than any line; in columns."""
+
+_GUIDE = 4
+"""How wide the lines are that lead to a branch, at each level."""
 
 _ASKED = {
     Condition.SUCCESS: "",
@@ -105,13 +110,28 @@ def _record(job: Job, followers: Mapping[str, list[str]]) -> dict[str, Any]:
 def _draw(jobs: Mapping[str, Job], followers: Mapping[str, list[str]], chosen: set[str]) -> None:
     from rich.console import Console  # noqa: PLC0415 - takes as long as all the rest
 
-    # A tree cuts what is wider than the console; a terminal wraps it, and no word is lost.
     console = Console(highlight=False, markup=False, emoji=False, width=_WIDE)
+    room = get_terminal_size().columns if is_terminal() else 0
     drawn: set[str] = set()
     for name, job in jobs.items():
         if name in chosen and not _conditions(job):
-            console.print(_tree(jobs, followers, name, drawn))
+            tree = _tree(jobs, followers, name, drawn)
+            # In too little room names would be cut; a terminal wraps them, and none is lost.
+            console.print(tree, width=room if _least_width(tree) <= room else _WIDE)
     sys.stdout.flush()
+
+
+def _least_width(tree: Tree) -> int:
+    """Return in how many columns no word of a tree has to be cut."""
+    from rich.cells import cell_len  # noqa: PLC0415 - see above
+
+    widest, waiting = 0, [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        longest = max(map(cell_len, str(node.label).split()))
+        widest = max(widest, depth * _GUIDE + longest)
+        waiting += [(child, depth + 1) for child in node.children]
+    return widest
 
 
 def _tree(

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from crond_py.crontab.model import Crontab, CronTrigger, Job
-from crond_py.model import Missed, Overlap
+from crond_py.crontab.vain import keys_without_effect
 from crond_py.printable import printable_line
 from crond_py.schedule.expression import FIVE, SIX
 from crond_py.schedule.fields import HOUR, MINUTE, SECOND, FieldKind
 
-# Each key, the one that it depends on, and the values of that with which it has an effect.
-_DEPENDS: Final = (
-    ("queue_limit", "overlap", (Overlap.QUEUE,)),
-    ("max_running", "overlap", (Overlap.ALLOW,)),
-    ("missed_limit", "missed", (Missed.ALL,)),
-    ("missed_within", "missed", (Missed.ONCE, Missed.ALL)),
-)
 _OPERATORS: Final = frozenset({"|", "||", "&", "&&", ">", ">>", "<", "2>", "2>>", "2>&1", "&>"})
 _MAY_BE_LAST: Final = frozenset({"&", "2>&1"})
 _TAKE_OPERATORS: Final = frozenset({"expr", "test", "[", "tr"})
@@ -35,29 +29,29 @@ _UNITS: Final = {SECOND: "s", MINUTE: "m", HOUR: "h"}
 def in_vain(crontab: Crontab) -> Iterator[str]:
     """Yield a warning for each. What ``[defaults]`` says is for those jobs that it concerns."""
     for job in crontab.jobs.values():
-        for key, other, needed in _DEPENDS:
-            value = getattr(job, key)
-            is_own = value not in {None, crontab.defaults.values.get(key)}
-            if is_own and getattr(job, other) not in needed:
-                words = " or ".join(f'{other} = "{word}"' for word in needed)
-                yield f"{job.source}: {key} of job {job.name} has no effect without {words}"
+        inherited = crontab.defaults.values
+        for key, why in keys_without_effect(
+            lambda key: getattr(job, key) not in {None, inherited.get(key)},  # noqa: B023
+            partial(getattr, job),
+        ):
+            yield f"{job.source}: {key} of job {job.name} {why}"
         yield from _single_steps(job)
-        if said := _words_for_a_shell(job):
+        if said := words_for_a_shell(job.command):
             yield f"{job.source}: command of job {job.name}: {said}"
 
 
-def _words_for_a_shell(job: Job) -> str:
+def words_for_a_shell(command: str | Sequence[str]) -> str:
     """Say what in an array seems to be for a shell, which there is none for, or return "".
 
     What is only an argument, as a separator is, is to stay one; nor does a shell's command end in
     what something has to follow.
     """
-    if isinstance(job.command, str):
+    if isinstance(command, str):
         return ""
-    program, *arguments = job.command
+    program, *arguments = command
     if os.path.basename(program) in _TAKE_OPERATORS:  # noqa: PTH119 - any text
         return ""
-    for before, word, *after in (job.command[place:] for place in range(len(arguments))):
+    for before, word, *after in (command[place:] for place in range(len(arguments))):
         is_argument = before in _TAKE_SEPARATORS or (not after and word not in _MAY_BE_LAST)
         if word in _OPERATORS and not is_argument:
             return (

@@ -20,11 +20,11 @@ from crond_py.control.views import job_view
 from crond_py.crontab import fingerprint, load_crontab
 from crond_py.crontab.model import AtTrigger, Job
 from crond_py.dataclass import dataclass
-from crond_py.errors import DaemonNotRunningError, LedgerError
+from crond_py.errors import DaemonNotRunningError, LedgerError, NotPermittedError
 from crond_py.model import Cursor, Run, State
 from crond_py.places import Places
 from crond_py.policy import next_unaccounted
-from crond_py.timetable import first_baseline, schedule_of
+from crond_py.timetable import first_baseline, goes_by_the_clock, schedule_of
 
 EXAMPLES = ("pycron list", "pycron list --json | jq -r '.[] | select(.enabled) | .job'")
 
@@ -37,31 +37,37 @@ def command(*, crontab: Crontab = None, state_dir: StateDir = None, as_json: Jso
 
     The daemon is asked, if one is running, and otherwise the crontab and the ledger. Next due
     instants are shown in the zone of their job. LATE is the median of how late the newest 100 runs
-    started that this daemon has seen start, LAST how the newest went that was started, and STATE
-    what goes on now. Of those that were not started pycron history tells.
+    were that this daemon has seen start, or given up as start_within says, LAST how the newest went
+    that was started, and STATE what goes on now. Of those that were not started pycron history
+    tells.
     """
     places = places_of(crontab, state_dir)
     listed = _from_daemon(places, places.crontab if crontab else None)
-    if listed is None:
-        listed = _from_files(places)
+    past: _Past | None = _Past({}, {}, [])
+    if isinstance(listed, str):
+        past = _read_past(places)
+        say.note(f"{listed} and the ledger" if past is not None else f"{listed} alone")
+        listed = _from_files(places, past)
+    is_known = past is not None
     if as_json:
-        say.out_json([job_record(job, listed.now) for job in listed.jobs])
+        records = (job_record(job, listed.now, is_known=is_known) for job in listed.jobs)
+        say.out_json(list(records))
     elif listed.jobs:
-        show(_table(listed))
+        show(_table(listed, is_known=is_known))
     else:
         say.note("there are no jobs")
 
 
-def _from_daemon(places: Places, wanted: Path | None) -> JobList | None:
-    """Ask the daemon; None where there is none, or it has another crontab than the one wanted."""
+def _from_daemon(places: Places, wanted: Path | None) -> JobList | str:
+    """Ask the daemon; else return why it does not tell, and from which crontab the list is then."""
     try:
         listed = call(places.socket, ListJobs())
     except DaemonNotRunningError:
-        say.note("no daemon is running: this is from the crontab and the ledger")
-        return None
+        return "no daemon is running: this is from the crontab"
+    except NotPermittedError as error:
+        return f"{error}; this is from the crontab"
     if wanted is not None and str(wanted) not in listed.crontab:
-        say.note(f"the daemon has another crontab: this is from {wanted} and the ledger")
-        return None
+        return f"the daemon has another crontab: this is from {wanted}"
     return listed
 
 
@@ -77,28 +83,30 @@ class _Past:
     open_runs: list[Run]
 
 
-def _from_files(places: Places) -> JobList:
-    loaded = load_crontab(places.crontab)
-    past, now = _read_past(places), SystemClock().now()
-    views = tuple(
-        job_view(
-            job,
-            _next_due(job, past.cursors.get(job.name), now) if job.enabled else None,
-            [run for run in past.open_runs if run.job == job.name],
-            past.last.get(job.name),
-        )
-        for job in loaded.jobs.values()
-    )
-    return JobList(now, tuple(map(str, loaded.files)), views)
+def _from_files(places: Places, past: _Past | None) -> JobList:
+    """List the jobs of the crontab; what it alone does not tell is left out without a past."""
+    loaded, now = load_crontab(places.crontab), SystemClock().now()
+    views = []
+    for job in loaded.jobs.values():
+        if past is None:
+            next_due = _next_due(job, None, now) if goes_by_the_clock(job) else None
+            views.append(job_view(job, next_due if job.enabled else None, [], None))
+            continue
+        next_due = _next_due(job, past.cursors.get(job.name), now) if job.enabled else None
+        active = [run for run in past.open_runs if run.job == job.name]
+        views.append(job_view(job, next_due, active, past.last.get(job.name)))
+    return JobList(now, tuple(map(str, loaded.files)), tuple(views))
 
 
-def _read_past(places: Places) -> _Past:
+def _read_past(places: Places) -> _Past | None:
+    """Return what the ledger knows; None where it cannot be read, which is told."""
     try:
         with reading(places, tells_lack=True) as ledger:
             if ledger is not None:
                 return _Past(ledger.cursors(), ledger.last_runs(), ledger.open_runs())
     except LedgerError as error:
         say.note(f"warning: {error}")
+        return None
     return _Past({}, {}, [])
 
 
@@ -118,7 +126,8 @@ def _next_due(job: Job, cursor: Cursor | None, now: datetime) -> datetime | None
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _table(listed: JobList) -> Table:
+def _table(listed: JobList, *, is_known: bool) -> Table:
+    """Return the table; ``is_known``: what has become of the jobs is, and what they do."""
     waits = [oldest_waiting(job, listed.now) for job in listed.jobs]
     columns = [
         Column("JOB"),
@@ -139,8 +148,8 @@ def _table(listed: JobList) -> Table:
             _next_text(job, listed.now),
             relative_text(job.next_due, listed.now).removeprefix("in ") if job.next_due else "",
             span_text(job.lag.p50) if job.lag else "",
-            standing(job.last) if job.last else "-",
-            doing(job),
+            standing(job.last) if job.last else "-" if is_known else "?",
+            doing(job, is_known=is_known),
             *([span_text(oldest) if oldest is not None else ""] if any(waits) else []),
         )
     return table
@@ -153,7 +162,7 @@ def _next_text(job: JobView, now: datetime) -> Cell:
     return Cell(local_text(job.next_due, zone), brief_text(job.next_due, now, zone))
 
 
-def doing(job: JobView) -> str:
+def doing(job: JobView, *, is_known: bool = True) -> str:
     """Return the states of the job's runs, each with how many there are of it if these are several.
 
     What runs comes first.
@@ -164,4 +173,4 @@ def doing(job: JobView) -> str:
         for state in (State.RUNNING, State.WAITING_RETRY, State.QUEUED)
         if numbers[state]
     )
-    return ", ".join(said) or job_state(job)
+    return ", ".join(said) or job_state(job, is_known=is_known)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from crond_py.cli import say
-from crond_py.places import Places
+from crond_py.errors import LedgerError
+from crond_py.places import Places, way_in
 from crond_py.ports import LedgerReader
 
 _LACKS = (
@@ -21,10 +23,9 @@ def reading(places: Places, *, tells_lack: bool = False) -> Iterator[LedgerReade
 
     ``tells_lack``: what it has not yet taken of what a daemon has recorded is told of.
     """
-    with suppress(PermissionError):  # told when it is opened
-        if not places.ledger.exists():
-            yield None
-            return
+    if not _is_there(places):
+        yield None
+        return
     # Only a command that reads a ledger has to load SQLite.
     from crond_py.ledger.sqlite import open_reader  # noqa: PLC0415
 
@@ -35,3 +36,22 @@ def reading(places: Places, *, tells_lack: bool = False) -> Iterator[LedgerReade
         yield reader
     finally:
         reader.close()
+
+
+def _is_there(places: Places) -> bool:
+    """Tell whether there is a ledger. Raises LedgerError where this user may not read it."""
+    may_be_read = False
+    try:
+        places.ledger.stat()
+        may_be_read = os.access(places.ledger, os.R_OK, effective_ids=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:
+        pass
+    except OSError:
+        return True  # told when it is opened
+    if not may_be_read:
+        raise LedgerError(
+            f"you may not read the ledger {places.ledger}; {way_in(places.state_dir)}"
+        )
+    return True

@@ -125,8 +125,9 @@ def _find(ledger: LedgerReader | None, target: str, places: Places, crontab: str
     if is_run_id(target):
         raise UnknownNameError(f"there is no run {target}")
     check_known(target, places, crontab)
-    kind = "" if task_id_of(target) is not None else "job "
-    raise UnknownNameError(f"{kind}{target} has not run yet")
+    if (number := task_id_of(target)) is not None:
+        raise UnknownNameError(f"{target} has not run yet; pycron tasks {number} tells of it")
+    raise UnknownNameError(f"job {target} has not run yet; pycron next tells when jobs are due")
 
 
 def _show(path: Path, tail: int | None, *, is_raw: bool) -> bool:

@@ -38,11 +38,17 @@ def task_id(target: str) -> int | None:
 
 def no_such_job(name: str, known: Iterable[str], where: object) -> UnknownNameError:
     """Return the error that names the nearest job."""
-    if task_id_of(name) is not None:
-        return UnknownNameError(f"{name} names a submitted task, and this command takes jobs alone")
+    if (number := task_id_of(name)) is not None:
+        what = f"{name} names a submitted task, and this command takes jobs alone"
+        return UnknownNameError(f"{what}; pycron tasks {number} tells of it")
     if name.lower().startswith(TASK_PREFIX):
         return UnknownNameError(f"{name!r} names no task; write {TASK_PREFIX}NUMBER, as task:17")
     return UnknownNameError(f"there is no job {name!r} in {where}{_hint(name, known)}")
+
+
+def no_such_task(number: int) -> UnknownNameError:
+    """Return the error that says where the tasks are listed."""
+    return UnknownNameError(f"there is no task {number}; pycron tasks --all lists those there are")
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -58,7 +64,7 @@ def check_known(name: str, places: Places, option: str | None = None) -> None:
         return
     with reading(places) as ledger:
         if ledger is None or ledger.task(number) is None:
-            raise UnknownNameError(f"there is no task {number}")
+            raise no_such_task(number)
 
 
 def check_known_job(name: str, places: Places, option: str | None = None) -> None:

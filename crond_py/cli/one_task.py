@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.absent import absent_of_task
+from crond_py.cli.in_vain import words_for_a_shell
 from crond_py.cli.ledgers import reading
 from crond_py.cli.records import standing
 from crond_py.cli.times import local_text, relative_text
@@ -19,7 +20,7 @@ from crond_py.clock import SystemClock
 from crond_py.control.batches import size_of, submitted_for, task_values
 from crond_py.control.client import Conversation
 from crond_py.control.codec import instant_text
-from crond_py.control.protocol import Submit, SubmittedTask
+from crond_py.control.protocol import Submit, SubmittedList, SubmittedTask
 from crond_py.dataclass import dataclass
 from crond_py.errors import UsageError
 from crond_py.places import Places
@@ -163,12 +164,20 @@ def submit_one(
         daemon = conversation.peer
     (stored,) = answer.tasks
     if stored.is_new:
-        for warning in absent_of_task(values, answer.search_path, daemon.uid):
+        for warning in _warnings(values, answer, daemon.uid):
             say.note(f"warning: {warning}")
     if as_json:
         say.out_json(submitted_record(stored))
     else:
         say.out(_sentence(stored, when.get("every"), _standing(stored, places)))
+
+
+def _warnings(values: Mapping[str, Any], answer: SubmittedList, daemon_uid: int) -> Iterator[str]:
+    """Yield what a task lacks, and what in it may not be meant."""
+    yield from absent_of_task(values, answer.search_path, daemon_uid)
+    if said := words_for_a_shell(values["command"]):
+        yield f"command: {said}"
+    yield from (warning.text for warning in answer.warnings)
 
 
 def submitted_record(stored: SubmittedTask) -> dict[str, Any]:

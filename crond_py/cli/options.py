@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -172,7 +173,7 @@ class RunsWords:
                     raise UsageError(f"option {each!r} requires an argument; see {path} --help")
                 options += value
             elif each.startswith("--") and each.partition("=")[0] not in known:
-                raise UsageError(_no_such_option(path, each.partition("=")[0]))
+                raise UsageError(_no_such_option(path, each.partition("=")[0], known))
         return options, words, None
 
     def _check_own(self, path: str, words: list[str], option: str) -> None:
@@ -190,8 +191,11 @@ class RunsWords:
 _WHEN: Final = {"at": "18:00", "in": "10m", "every": "5m"}
 
 
-def _no_such_option(path: str, option: str) -> str:
-    """Say that a command that hands in a task has no such option, and what it has for it."""
+def _no_such_option(path: str, option: str, own: Iterable[str]) -> str:
+    """Say that a command that hands in a task has no such option, and what it has for it.
+
+    ``own`` are those that it has.
+    """
     from crond_py.crontab.task_keys import TASK_KEYS  # noqa: PLC0415 - only for a typing mistake
 
     key = option.removeprefix("--").replace("-", "_")
@@ -203,5 +207,25 @@ def _no_such_option(path: str, option: str) -> str:
     elif known is not None and known.is_supported:
         way_out = f"give that key of a job: -s {key}=..."
     else:
-        way_out = f"see {path} --help"
+        meant = _meant(key, own) if known is None else ""
+        way_out = f"did you mean {meant}?" if meant else f"see {path} --help"
     return f"no such option: {option}; {way_out}"
+
+
+def _meant(key: str, own: Iterable[str]) -> str:
+    """Return the likeliest of a command's ``own`` options and of a task's keys, as it is written.
+
+    It is "" where none is near.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a typing mistake
+
+    from crond_py.crontab.task_keys import TASK_KEYS, WHEN_KEYS  # noqa: PLC0415
+
+    written = {
+        name: f"-s {name}=..."
+        for name, each in TASK_KEYS.items()
+        if each.is_supported and name not in {*WHEN_KEYS, "command"}
+    }
+    written |= {each.strip("-").replace("-", "_"): each for each in own if each.startswith("--")}
+    near = get_close_matches(key, written, n=1)
+    return written[near[0]] if near else ""

@@ -145,23 +145,28 @@ def oldest_waiting(job: JobView, now: datetime) -> timedelta | None:
     return max(waits, default=None)
 
 
-def job_state(job: JobView) -> str:
-    """Return what a job is doing: ``disabled``, ``idle``, or the state of its runs."""
+def job_state(job: JobView, *, is_known: bool = True) -> str:
+    """Return what a job is doing: ``disabled``, ``idle``, or the state of its runs.
+
+    Where that is not known it is ``unknown``, unless the job is disabled.
+    """
     states = {run.state for run in job.active}
     for state in (State.RUNNING, State.WAITING_RETRY, State.QUEUED):
         if state in states:
             return state.value
-    return "idle" if job.enabled else "disabled"
+    if not job.enabled:
+        return "disabled"
+    return "idle" if is_known else "unknown"
 
 
-def job_record(job: JobView, now: datetime) -> dict[str, Any]:
-    """Return a job as JSON, as it stands at an instant."""
+def job_record(job: JobView, now: datetime, *, is_known: bool = True) -> dict[str, Any]:
+    """Return a job as JSON, as it stands at an instant; ``is_known``: what it does is."""
     return {
         "job": job.name,
         "schedule": job.schedule,
         "timezone": job.timezone,
         "enabled": job.enabled,
-        "state": job_state(job),
+        "state": job_state(job, is_known=is_known),
         "next_due": _instant(job.next_due),
         "active": [run_record(run) for run in job.active],
         "waiting": sum(run.state is State.QUEUED for run in job.active),

@@ -41,6 +41,7 @@ STYLES: Final = {
     "waiting_retry": "cyan",
     "disabled": "dim",
     "idle": "dim",
+    "unknown": "dim",
 }
 """The colour of each word that says how something stands."""
 
@@ -74,10 +75,12 @@ class Cell:
 class Table:
     """Columns and rows of text, as many cells in each as there are columns.
 
-    ``brief_rows`` are the same rows for little room.
+    ``brief_rows`` are the same rows for little room. ``tells_lack``: below them stands which
+    columns had none.
     """
 
     columns: Sequence[Column]
+    tells_lack: bool = False
     rows: list[Sequence[str]] = field(default_factory=list)
     brief_rows: list[Sequence[str]] = field(default_factory=list)
 
@@ -138,6 +141,7 @@ def _show_plainly(table: Table) -> None:
 
 def _show_on_terminal(table: Table) -> None:
     from rich.console import Console  # noqa: PLC0415 - takes as long as all the rest
+    from rich.text import Text  # noqa: PLC0415 - likewise
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     titles = [column.title for column in table.columns]
@@ -147,6 +151,9 @@ def _show_on_terminal(table: Table) -> None:
     for index, row in enumerate(layout.rows):
         for line in layout.lines(row, is_title=index == 0):
             console.print(line)
+    if table.tells_lack and layout.left_out:
+        text = f"no room for {', '.join(layout.left_out)}; a wider window shows all"
+        console.print(Text(text, style="dim"), soft_wrap=False)
 
 
 class _Layout:
@@ -176,6 +183,12 @@ class _Layout:
         self._is_beside = (
             self._remark is not None and width - self._taken() - len(_GAP) >= self._enough()
         )
+
+    @property
+    def left_out(self) -> list[str]:
+        """The titles of the columns that are not shown."""
+        shown = {*self._shown, self._remark}
+        return [each.title for i, each in enumerate(self._columns) if i not in shown]
 
     def _taken(self) -> int:
         return sum(self._widths[i] for i in self._shown) + len(_GAP) * (len(self._shown) - 1)

@@ -157,7 +157,8 @@ def _pools(status: DaemonStatus) -> Table:
             Column("MAX", drop=5, is_right=True),
             Column("MOSTLY FOR", drop=6),
             *([Column("TOO LATE", is_right=True)] if are_any_given_up else []),
-        ]
+        ],
+        tells_lack=True,
     )
     for pool in status.pools:
         workers = "any" if pool.workers is None else str(pool.workers)

@@ -15,6 +15,7 @@ import typer
 
 from crond_py.cli import say
 from crond_py.cli.in_json import in_json
+from crond_py.cli.in_vain import words_for_a_shell
 from crond_py.cli.one_task import submitted_record
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.control.batches import LONGEST_TASK, packed, placed_faults, size_of, submitted_for
@@ -259,6 +260,7 @@ class _Submission:
     last_line: int = 0
     checked: int = 0
     faults: int = 0
+    warned: set[str] = field(default_factory=set)
     progress: _Progress = field(default_factory=_Progress)
     numbers: _Numbers = field(default_factory=_Numbers)
 
@@ -292,7 +294,13 @@ class _Submission:
         )
         try:
             if good:
-                self._note(call(self.places.socket, request).tasks, good)
+                answer = call(self.places.socket, request)
+                for warning in answer.warnings:
+                    self._warn(warning.text, good[warning.place - 1])
+                for entry in good:
+                    if said := words_for_a_shell(entry.values["command"]):
+                        self._warn(f"command: {said}", entry)
+                self._note(answer.tasks, good)
         except TaskRefusedError as error:
             placed = placed_faults(error, self.name, [entry.line for entry in good])
             faults += map(in_json, placed)
@@ -301,6 +309,13 @@ class _Submission:
         elif is_storing:
             self.last_line = batch[-1].line
         self.checked += len(batch)
+
+    def _warn(self, text: str, entry: _Entry) -> None:
+        """Tell what may not be meant, each once, with its first line."""
+        if text not in self.warned and len(self.warned) < _MOST_FAULTS:
+            self.warned.add(text)
+            self.progress.clear()
+            say.note(f"warning: {self.name}:{entry.line}: {text}")
 
     def _note(self, stored: tuple[SubmittedTask, ...], good: list[_Entry]) -> None:
         for task, entry in zip(stored, good, strict=False):

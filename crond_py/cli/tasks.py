@@ -14,7 +14,7 @@ import typer
 from crond_py.cli import say
 from crond_py.cli.history import runs_table
 from crond_py.cli.ledgers import reading
-from crond_py.cli.names import task_id
+from crond_py.cli.names import no_such_task, task_id
 from crond_py.cli.options import DaemonCrontab, Json, StateDir, places_of
 from crond_py.cli.records import run_record, standing
 from crond_py.cli.render import Cell, Column, Table, show, show_facts
@@ -24,7 +24,7 @@ from crond_py.client import StoredTask, all_tasks, steady_offset, stored_task
 from crond_py.clock import SystemClock
 from crond_py.control.codec import instant_text
 from crond_py.dataclass import dataclass
-from crond_py.errors import UnknownNameError, UsageError
+from crond_py.errors import UsageError
 from crond_py.model import Run, Task, task_id_of
 from crond_py.places import Places
 from crond_py.ports import LedgerReader, RunQuery, TaskQuery
@@ -85,9 +85,10 @@ def command(
     elif rows:
         show(_table(rows, SystemClock().now()))
         if not every_one and left > 0:
-            say.note(f"{left} more {'is' if left == 1 else 'are'} to come; -n 0 shows all")
+            more = f"{left} more {'is' if left == 1 else 'are'}"
+            say.note(f"{more} to come or running; -n 0 shows all")
     else:
-        say.note("no tasks" if every_one else "no tasks are to come")
+        say.note("no tasks" if every_one else "no tasks are to come or running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class _Listing:
         """Return one task and its newest runs. Raises UnknownNameError."""
         task = self._ledger.task(number)
         if task is None:
-            raise UnknownNameError(f"there is no task {number}")
+            raise no_such_task(number)
         return self._row(task), self._ledger.runs(RunQuery(job=task.job, limit=_RUNS_OF_ONE))
 
     def _ending(self) -> list[Task]:
@@ -195,7 +196,7 @@ def _command(settings: Mapping[str, Any]) -> str:
 
 def _show_one(listing: _Listing | None, number: int, places: Places, *, as_json: bool) -> None:
     if listing is None:
-        raise UnknownNameError(f"there is no task {number}")
+        raise no_such_task(number)
     row, runs = listing.one(number)
     note_if_unwatched(places, runs, has_to_come=row.is_to_come)
     if as_json:

@@ -107,14 +107,11 @@ def local_text(instant: datetime, zone: tzinfo | None = None) -> str:
     return instant.astimezone(zone or system_zone()).isoformat(" ", "seconds")
 
 
-def brief_text(
-    instant: datetime, now: datetime, zone: tzinfo | None = None, *, is_zone_told: bool = False
-) -> str:
+def brief_text(instant: datetime, now: datetime, zone: tzinfo | None = None) -> str:
     """Return the same where there is little room: without what goes without saying.
 
     That is the year of ``now``, seconds that are none, and the offset, unless the clocks of the
-    zone show this reading twice, or those of this machine show another; ``is_zone_told``: which
-    zone it is stands beside it.
+    zone show this reading twice, or those of this machine show another.
     """
     local = instant.astimezone(zone or system_zone())
     text = local.replace(tzinfo=None).isoformat(" ", "seconds" if local.second else "minutes")
@@ -122,9 +119,7 @@ def brief_text(
         text = text.partition("-")[2]
     comes_twice = local.replace(fold=1).utcoffset() != local.replace(fold=0).utcoffset()
     is_elsewhere = (
-        zone is not None
-        and not is_zone_told
-        and local.utcoffset() != instant.astimezone(system_zone()).utcoffset()
+        zone is not None and local.utcoffset() != instant.astimezone(system_zone()).utcoffset()
     )
     return text + local.isoformat()[-6:] if comes_twice or is_elsewhere else text
 

@@ -200,6 +200,9 @@ def _within(window: _Window) -> str:
     return f" after {first} until {last}"
 
 
+_NOT_RUN: Final = "it has not run yet"
+_UNREAD: Final = "the ledger cannot be read"
+
 _WHENEVER: Final = {
     StartupTrigger: "whenever the daemon or the machine starts",
     AfterTrigger: "when the jobs that it follows have ended, see pycron graph",
@@ -230,26 +233,29 @@ def _of_jobs(
 ) -> list[_Source]:
     needs_anchor = not all(map(goes_by_the_clock, chosen))
     cursors = _read_cursors(places) if needs_anchor else {}
+    why_now = _UNREAD if cursors is None else _NOT_RUN
     sources = []
     for job in chosen:
         if isinstance(job.trigger, StartupTrigger | AfterTrigger):
             if are_named:
                 say.note(f"job {job.name} is due {_WHENEVER[type(job.trigger)]}")
-        elif (source := _of_job(job, cursors.get(job.name), start)) is not None:
+        elif (source := _of_job(job, (cursors or {}).get(job.name), start, why_now)) is not None:
             sources.append(source)
     return sources
 
 
-def _of_job(job: Job, cursor: Cursor | None, start: datetime) -> _Source | None:
+def _of_job(job: Job, cursor: Cursor | None, start: datetime, why_now: str) -> _Source | None:
+    """Return when a job is due; ``why_now`` says why its interval begins now without a cursor."""
     anchor, after, note = start, start, ""
     if not goes_by_the_clock(job):
         if cursor is not None and cursor.anchor and cursor.fingerprint == fingerprint(job):
             anchor = cursor.anchor
         else:
             after = first_baseline(job, start)
-            note = "as if it began now: it has not run yet"
+            note = f"as if it began now: {why_now}"
     if is_fixed_delay(job):
-        note = "if its runs took no time: it counts from the end of each"
+        as_now = note if why_now == _UNREAD else ""
+        note = _joined("if its runs took no time: it counts from the end of each", as_now)
     if not job.enabled:
         note = "the job is disabled"
     schedule = schedule_of(job, anchor)
@@ -259,13 +265,14 @@ def _of_job(job: Job, cursor: Cursor | None, start: datetime) -> _Source | None:
     return _Source(job.name, schedule, job.timezone or system_timezone(), after, note, jitter)
 
 
-def _read_cursors(places: Places) -> dict[str, Cursor]:
+def _read_cursors(places: Places) -> dict[str, Cursor] | None:
+    """Return what the ledger knows of each job; None where it cannot be read, which is told."""
     try:
         with reading(places) as ledger:
             return ledger.cursors() if ledger else {}
     except LedgerError as error:
         say.note(f"warning: {error}")
-        return {}
+        return None
 
 
 def _merged(sources: Sequence[_Source], window: _Window) -> Iterator[_Due]:
@@ -339,8 +346,8 @@ def _table(
     table = Table(
         [
             Column("DUE"),
-            *([Column("IN", drop=1, is_right=True)] if is_from_now else []),
-            Column("ZONE"),
+            *([Column("IN", drop=2, is_right=True)] if is_from_now else []),
+            Column("ZONE", drop=1),
             Column("JOB"),
             Column("NOTE", is_remark=True),
         ]
@@ -350,7 +357,7 @@ def _table(
         table.add(
             Cell(
                 local_text(item.due, zone_of(zone)),
-                brief_text(item.due, now, zone_of(zone), is_zone_told=True),
+                brief_text(item.due, now, zone_of(zone)),
             ),
             *([relative_text(item.due, now).removeprefix("in ")] if is_from_now else []),
             zone,

@@ -15,7 +15,13 @@ from typing import Any, Final, Self, TypeVar
 from crond_py.control.address import Peer, address, peer_of
 from crond_py.control.protocol import LONGEST_WAIT, Request, read_reply, request_line
 from crond_py.control.waiting import Pauses, Watch
-from crond_py.errors import CrowdedError, DaemonNotRunningError, PycronError
+from crond_py.errors import (
+    CrowdedError,
+    DaemonNotRunningError,
+    NotPermittedError,
+    PycronError,
+)
+from crond_py.places import way_in
 
 PATIENCE = timedelta(seconds=30)
 """How long an answer may take; a daemon whose ledger is locked needs some time."""
@@ -29,7 +35,7 @@ R = TypeVar("R")
 class Conversation:
     """One connection to the daemon at a time; close it, or use it in a ``with``.
 
-    Raises DaemonNotRunningError where nobody listens, and PycronError where the socket is
+    Raises DaemonNotRunningError where nobody listens, and NotPermittedError where the socket is
     another user's.
     """
 
@@ -228,7 +234,8 @@ def _is_connected(connection: socket.socket) -> bool:
 def _not_reached(path: Path, error: OSError) -> PycronError:
     match error:
         case PermissionError():
-            return PycronError(f"the daemon at {path} is another user's; you may not talk to it")
+            message = f"you may not talk to the daemon at {path}; {way_in(path.parent)}"
+            return NotPermittedError(message)
         case TimeoutError() | BlockingIOError():
             return PycronError(f"the daemon at {path} lets nobody in; it may be stopped or stuck")
         case FileNotFoundError() | ConnectionRefusedError() | NotADirectoryError():

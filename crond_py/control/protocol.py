@@ -142,15 +142,25 @@ class SubmittedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskWarning:
+    """What is good in a task and may not be meant; ``place`` is the task's, from 1."""
+
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubmittedList:
     """What has become of submitted tasks, in their order.
 
     ``search_path`` is the PATH of tasks that say nothing of it, as [defaults] have it; None where
-    that is not known before they run.
+    that is not known before they run. Each of the ``warnings`` is there once, with the first task
+    that it is about.
     """
 
     tasks: tuple[SubmittedTask, ...]
     search_path: str | None = None
+    warnings: tuple[TaskWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,7 +270,7 @@ class ControlServer:
         if peer.uid not in {0, os.geteuid()}:
             reason = f"user {peer.uid} may not talk to this daemon"
             log.warning("a client was refused", extra=_fields(peer, reason=reason))
-            refusal = RequestRefusedError(reason)
+            refusal = RequestRefusedError(f"{reason}; only root and its own user may")
         with self._lock:
             if self._stopping.is_set():
                 refusal = RequestRefusedError("pycron is stopping")

@@ -10,18 +10,28 @@ import os
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from crond_py.control.address import Peer
-from crond_py.control.protocol import MOST_TASKS, Submit, SubmittedList, SubmittedTask
+from crond_py.control.protocol import (
+    MOST_TASKS,
+    Submit,
+    SubmittedList,
+    SubmittedTask,
+    TaskWarning,
+)
 from crond_py.crontab.faults import Refused
 from crond_py.crontab.model import Crontab
 from crond_py.crontab.setup_values import Login
 from crond_py.crontab.tasks import TaskOrder, TaskReader
+from crond_py.crontab.vain import fault_of_group, keys_without_effect
 from crond_py.errors import Fault, RequestRefusedError, TaskRefusedError, UsageError
 from crond_py.ports import Clock, NewTask, Submitted
 from crond_py.runner.environment import PATH
 from crond_py.runner.shellless import SHELL
+
+_MOST_GROUPS: Final = 20
+"""Of so many groups at a time that have no table it is looked up which one may be meant."""
 
 
 class TaskSink(Protocol):
@@ -55,11 +65,13 @@ class Intake:
             raise UsageError(f"at most {MOST_TASKS} tasks are handed in at a time, not {number}")
         user = submitter(request.submitted_by, peer)
         orders = self._read(request.tasks)
+        warnings = self._warnings(request.tasks)
         if request.only_check:
-            return SubmittedList(())
+            return SubmittedList((), warnings=warnings)
         now = self._clock.now()
         stored = self._sink.submit([order.task(user, now) for order in orders])
-        return SubmittedList(tuple(map(_view, stored, orders)), _search_path(self.crontab))
+        views = tuple(map(_view, stored, orders))
+        return SubmittedList(views, _search_path(self.crontab), warnings)
 
     def _read(self, tasks: Sequence[Mapping[str, Any]]) -> list[TaskOrder]:
         orders: list[TaskOrder] = []
@@ -72,6 +84,30 @@ class Intake:
         if faults:
             raise TaskRefusedError(tuple(faults))
         return orders
+
+    def _warnings(self, tasks: Sequence[Mapping[str, Any]]) -> tuple[TaskWarning, ...]:
+        """Return what of good tasks may not be meant, each with the first that says it."""
+        found: dict[str, int] = {}
+        groups: dict[str, int] = {}
+        for place, values in enumerate(tasks, start=1):
+            for text in _without_effect(values, self.crontab.defaults.values):
+                found.setdefault(text, place)
+            group = values.get("group")
+            if group is not None and group not in self.crontab.groups:
+                groups.setdefault(group, place)
+        for group, place in list(groups.items())[:_MOST_GROUPS]:
+            if fault := fault_of_group(group, self.crontab.groups):
+                found.setdefault(f"group {group} {fault}", place)
+        return tuple(TaskWarning(place, text) for text, place in found.items())
+
+
+def _without_effect(values: Mapping[str, Any], inherited: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each key of a task, that inherits others, that it has no effect."""
+    for key, why in keys_without_effect(
+        lambda key: values.get(key) is not None,
+        lambda key: inherited.get(key) if values.get(key) is None else values[key],
+    ):
+        yield f"{key} {why}"
 
 
 def _search_path(crontab: Crontab) -> str | None:

@@ -156,6 +156,7 @@ class Core:
         self._agenda.set_timers()  # the disk may take longer than it is to what is due next
         self._flush()
         self._agenda.set_timers()
+        self._tasks.tell_held()
 
     def reload(self, crontab: Crontab) -> None:
         """Put another crontab in force. Jobs whose schedule is the same keep their beat."""
@@ -186,15 +187,15 @@ class Core:
                     self._attempts.renew_waiting(state)
         self._chains.look_again()
         self._starter.fill_all()
+        self._tasks.tell_held()
 
     def _set_pools(self, crontab: Crontab) -> None:
         """Take the pools of a crontab; runs keep the slots they have."""
         pools = self._register.pools
         self._pools = frozenset(crontab.pools)
         for name in [name for name in pools if name not in crontab.pools]:
-            if pools[name].is_in_use:
-                pools[name].pool = absent_pool(name)
-            else:
+            pools[name].pool = absent_pool(name)
+            if not pools[name].is_in_use:
                 del pools[name]
         for name, pool in crontab.pools.items():
             pools.setdefault(name, Slots(pool, self._register.shares)).pool = pool

@@ -39,6 +39,9 @@ ITS_GROUP_EVERY = 10
 AS_LONG = timedelta(seconds=1)
 """Runs of which one has waited longer than another by no more than this have waited as long."""
 
+IN_TIME_AGAIN = timedelta(minutes=5)
+"""Once nobody has been late for so long, or for the limit if that is longer, it is said so."""
+
 _FEW = 64
 
 
@@ -47,7 +50,8 @@ class Slots:
 
     A run that no longer waits (cancelled, too late, moved to another pool) is passed over when its
     turn comes. As long as nobody who may go waits, a newcomer need not. Where the pool ``is_held``
-    all wait, until those stand in line that are just about to.
+    all wait, until those stand in line that are just about to. ``is_late``: it was told that runs
+    start late, and not yet that this is over; ``look_ns`` is when somebody will ``look``, if ever.
     """
 
     def __init__(self, pool: Pool, shares: Shares) -> None:
@@ -62,8 +66,9 @@ class Slots:
         self._tidy_at = _FEW
         self._turns = 0
         self.is_held = False
-        self.is_watched = False
+        self.look_ns: int | None = None
         self.is_late = False
+        self._late_ns = 0
         self.given_up = 0
         self._late_jobs: dict[JobState, None] = {}
         self._lags = LagRecord()
@@ -183,34 +188,50 @@ class Slots:
         """
         self._lags.add(lag)
         limit = self.pool.lag_warning
-        if limit is None:
-            self.is_late = False
-        elif lag.own > limit:
+        if limit is not None and lag.own > limit:
             if state is not None and state.queued:
                 self._late_jobs[state] = None
                 self._keeps_waiting(limit)  # and forget those of which nothing waits any more
             self._tell_late(lag.own, run)
-        elif self.is_late and not self._keeps_waiting(limit):
-            self.is_late = False
-            log.info("runs start in time again", extra=fields(pool=self.pool.name))
 
     def note_given_up(self, lag: Lag) -> None:
         """Note how late a run of the pool was when it was given up, as it did not start in time."""
         self.given_up += 1
         self._lags.add(lag)
+        limit = self.pool.lag_warning
+        if limit is not None and lag.own > limit:
+            self._late_ns = self._shares.reading()
 
-    def note_waiting(self) -> None:
-        """Note that the run that waits longest does so for too long."""
+    def look(self) -> int | None:
+        """Tell that runs start late, or do so no more; return when to look again, if at all.
+
+        They start late from when one waits for longer than the limit, or has started as late, until
+        there was none for a while.
+        """
+        limit = self.pool.lag_warning
+        if limit is None:
+            self.is_late = False
+            return None
+        now_ns = self._shares.reading()
+        if self.is_late:
+            if self._keeps_waiting(limit):
+                self._late_ns = now_ns
+            over_ns = self._late_ns + to_ns(max(limit, IN_TIME_AGAIN))
+            if now_ns < over_ns:
+                return over_ns
+            self.is_late = False
+            log.info("runs start in time again", extra=fields(pool=self.pool.name))
         oldest = self._oldest()
-        if oldest is not None:
-            late_ns = self._shares.reading() - oldest.since_ns
-            self._tell_late(timedelta(microseconds=late_ns // 1000), oldest.run)
+        if oldest is None:
+            return None
+        if now_ns >= oldest.since_ns + to_ns(limit):
+            self._tell_late(timedelta(microseconds=(now_ns - oldest.since_ns) // 1000), oldest.run)
+            return now_ns + to_ns(max(limit, IN_TIME_AGAIN))
+        return oldest.since_ns + to_ns(limit)
 
     def _tell_late(self, late: timedelta, run: ActiveRun) -> None:
-        """Tell that runs start late, of which this is the first; once, until that is over.
-
-        It is over when one starts in time and none waits for longer than the limit.
-        """
+        """Note that runs start late, and tell of the first; the next one once that is over."""
+        self._late_ns = self._shares.reading()
         if self.is_late:
             return
         self.is_late = True
@@ -226,12 +247,12 @@ class Slots:
         )
 
     def _keeps_waiting(self, limit: timedelta) -> bool:
-        """Whether some run waits for longer than that, or behind others of its job that did."""
+        """Whether some run waits for as long as that, or behind others of its job that did."""
         self._late_jobs = {job: None for job in self._late_jobs if job.queued}
         if self._late_jobs:
             return True
         since_ns = self.oldest_since_ns
-        return since_ns is not None and self._shares.reading() - since_ns > to_ns(limit)
+        return since_ns is not None and self._shares.reading() - since_ns >= to_ns(limit)
 
     def next_waiting(self) -> ActiveRun | None:
         """Take a slot for the run whose turn it is and return it; None: no slot or nobody."""

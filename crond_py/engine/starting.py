@@ -98,8 +98,8 @@ class Starter:
             self._wait_for(active, Wait.POOL)
             self._wait_behind(active, Wait.POOL)
             active.run = replace(active.run, state=State.QUEUED, retry_at=None)
-            self.watch_waiting(slots)
             slots.wait(active, self._parts.timekeeper.reading())
+            self.watch_waiting(slots)
             return False
         slots.take(active)
         self._begin_attempt(active, now)
@@ -275,11 +275,10 @@ class Starter:
         # The clock may have been set back since; the start is over all the same.
         lag = waits.end(min(timekeeper.deadline(started_at), timekeeper.reading()))
         slots = self._register.slots(active.job)
-        was_late = slots.is_late
         state = self._register.find(active.job.name)
         slots.note_lag(lag, active, state)
-        if was_late and not slots.is_watched:
-            self.lag_due(slots)  # where that is over, one that waits already may wait for long
+        if slots.is_late and slots.look_ns is None:
+            self._look(slots)
         if state is not None:
             _remember(state, lag)
         return lag
@@ -332,24 +331,18 @@ class Starter:
 
     def watch_waiting(self, slots: Slots) -> None:
         """See to it that somebody looks should a run wait for longer than its pool's limit."""
-        limit = slots.pool.lag_warning
-        if limit is not None and not slots.is_watched and not slots.is_late:
-            slots.is_watched = True
-            self._parts.timers.call_at(self._parts.timekeeper.after(limit), LagDue(slots))
+        if slots.pool.lag_warning is not None and slots.look_ns is None:
+            self._look(slots)
 
     def lag_due(self, slots: Slots) -> None:
-        """Warn of a pool in which some run waits for too long, or look again when one would."""
-        slots.is_watched = False
-        limit, oldest = slots.pool.lag_warning, slots.oldest_since_ns
-        if limit is None or oldest is None or slots.is_late:
-            return
-        age_ns = self._parts.timekeeper.reading() - oldest
-        if age_ns >= to_ns(limit):
-            slots.note_waiting()
-            return
-        slots.is_watched = True
-        again_ns = self._parts.timekeeper.reading() + to_ns(limit) - age_ns
-        self._parts.timers.call_at(again_ns, LagDue(slots))
+        """Look whether runs of a pool start late, or do so no more, and again when that may be."""
+        slots.look_ns = None
+        self._look(slots)
+
+    def _look(self, slots: Slots) -> None:
+        slots.look_ns = slots.look()
+        if slots.look_ns is not None:
+            self._parts.timers.call_at(slots.look_ns, LagDue(slots))
 
 
 def _remember(state: JobState, lag: Lag) -> None:

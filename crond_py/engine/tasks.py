@@ -333,19 +333,10 @@ class Tasks:
     @property
     def troubles(self) -> list[str]:
         """What a person should know of: tasks that no pool takes, or that cannot be read."""
-        held: Counter[str] = Counter()
-        for lane in filter(self._is_held, self._lanes.values()):
-            held[lane.lane.pool] += lane.open + len(lane.parked)
-        for state in self._register.tasks.values():
-            # One that comes again is among those that are open.
-            is_counted = isinstance(state.job.trigger, EveryTrigger)
-            if state.job.pool not in self._pools and not is_counted and _waits_for_a_slot(state):
-                held[state.job.pool] += 1
         troubles = [
             f"submitted tasks ({number}) wait for the pool {pool}, which is not in the crontab; "
             f"add [pools.{pool}] with workers, or cancel them"
-            for pool, number in held.items()
-            if number
+            for pool, number in self._held_tasks().items()
         ]
         if self._unread:
             number = sum(lane.open + len(lane.parked) for lane in self._unread)
@@ -354,6 +345,27 @@ class Tasks:
                 f"{next(iter(self._unread)).unread}"
             )
         return troubles
+
+    def tell_held(self) -> None:
+        """Log of each pool that is in no crontab how many tasks wait for it."""
+        for pool, number in self._held_tasks().items():
+            log.warning(
+                "submitted tasks wait for a pool that is not in the crontab; "
+                "add it with workers, or cancel them",
+                extra=fields(pool=pool, tasks=number),
+            )
+
+    def _held_tasks(self) -> dict[str, int]:
+        """Return how many tasks wait for each pool that is in no crontab."""
+        held: Counter[str] = Counter()
+        for lane in filter(self._is_held, self._lanes.values()):
+            held[lane.lane.pool] += lane.open + len(lane.parked)
+        for state in self._register.tasks.values():
+            # One that comes again is among those that are open.
+            is_counted = isinstance(state.job.trigger, EveryTrigger)
+            if state.job.pool not in self._pools and not is_counted and _wants_a_slot(state):
+                held[state.job.pool] += 1
+        return {pool: number for pool, number in held.items() if number}
 
     def kept_back_due(self) -> None:
         """Note that we are there as tasks come due that have to wait."""
@@ -787,5 +799,6 @@ def _not_understood(run: Run, error: PycronError | None) -> str:
     return why
 
 
-def _waits_for_a_slot(state: JobState) -> bool:
-    return any(active.stage is Stage.SLOT for active in state.active)
+def _wants_a_slot(state: JobState) -> bool:
+    """Whether a run of the job waits for a slot, or for the time at which it will."""
+    return any(active.stage in {Stage.SLOT, Stage.RETRY} for active in state.active)

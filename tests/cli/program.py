@@ -7,11 +7,14 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.support.inplace import OWN_PROGRAM, run_in_place
 
@@ -34,13 +37,23 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     }
 
 
+LOCKED_OUT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""What has root be as everybody else before files of other users."""
+
+needs_setpriv = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+
+
 def pycron(
-    *arguments: str, env: Mapping[str, str], check: int | None = 0
+    *arguments: str, env: Mapping[str, str], check: int | None = 0, under: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program in pipes; ``check`` is the exit code that it must have."""
-    done = subprocess.run(
-        [*PYCRON, *arguments], env=env, capture_output=True, text=True, check=False, timeout=60
-    )
+    """Run the program in pipes; ``check`` is the exit code that it must have.
+
+    ``under`` is what the command is given to.
+    """
+    command = [*under, *PYCRON, *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
     return _checked(done, check)
 
 

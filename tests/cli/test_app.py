@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,18 @@ def test_version(env: dict[str, str]) -> None:
     """Both spellings print the version and nothing else."""
     for option in ("--version", "-V"):
         assert pycron(option, env=env).stdout == f"pycron {crond_py.__version__}\n"
+
+
+def test_the_package_is_the_program(env: dict[str, str]) -> None:
+    """``python -m crond_py`` does what pycron does, where that is not on the PATH."""
+    command = [sys.executable, "-m", "crond_py", "--version"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"pycron {crond_py.__version__}\n"
+
+
+def test_late_in_the_help_of_list(env: dict[str, str]) -> None:
+    """Whoever wonders at a large LATE learns that runs which were given up count."""
+    assert "given up as start_within" in " ".join(pycron("list", "--help", env=env).stdout.split())
 
 
 def test_the_help_names_every_command_in_full(env: dict[str, str]) -> None:

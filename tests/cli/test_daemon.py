@@ -373,6 +373,26 @@ def test_reload_says_what_has_changed_of_pools_and_groups(
     assert pycron("check", str(other), env=env).stderr == ""
 
 
+def test_check_counts_what_the_daemon_has_taken_up(env: dict[str, str], tmp_path: Path) -> None:
+    """A task that waits for its retry or a slot waits for the pool, too; one that runs does not."""
+    path, good = tmp_path / "crontab.toml", (tmp_path / "crontab.toml").read_text()
+    path.write_text(f"{good}[pools.b]\nworkers = 1\n")
+    pycron("reload", env=env)
+    up = f"echo up > {tmp_path / 'up'}"
+    retry = ("-s", 'retry={attempts=2, delay="1h"}')
+    in_place("in", "0s", "--pool", "b", *retry, "--", f"{up}; false", env=env)
+    assert (tmp_path / "up").read_text() == "up\n"
+    in_place("in", "0s", "--pool", "b", "--", f"{up}; exec sleep 1000", env=env)
+    assert (tmp_path / "up").read_text() == "up\n"  # so the first one has ended
+    in_place("in", "0s", "--pool", "b", "--", "true", env=env)
+    in_place("every", "1h", "--pool", "b", "--", "true", env=env)
+    path.write_text(good)
+    waits = "submitted tasks (3) wait for the pool b, which is not in the crontab"
+    assert waits in pycron("check", env=env).stderr
+    assert waits in pycron("reload", env=env).stderr
+    assert waits in pycron("check", env=env).stderr
+
+
 def test_a_bad_crontab_is_not_taken(env: dict[str, str], tmp_path: Path) -> None:
     """P7: every fault is told to who asked, exit code 78, and the daemon keeps what it has."""
     path = tmp_path / "crontab.toml"

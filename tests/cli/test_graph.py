@@ -53,7 +53,7 @@ def test_a_tree_for_each_head(env: dict[str, str]) -> None:
     assert pycron("graph", "alarm", env=env).stdout == DRAWN
 
 
-@pytest.mark.parametrize("columns", [30, 120])
+@pytest.mark.parametrize("columns", [16, 120])
 def test_on_a_terminal(env: dict[str, str], columns: int) -> None:
     """Colour adds nothing but colour, NO_COLOR takes it away, and no name is cut."""
     shown = on_terminal("graph", env=env, columns=columns)
@@ -62,6 +62,23 @@ def test_on_a_terminal(env: dict[str, str], columns: int) -> None:
     plain = on_terminal("graph", env={**env, "NO_COLOR": "1"}, columns=columns)
     assert without_colour(plain) == DRAWN
     assert "\x1b[3" not in plain
+
+
+def test_on_a_narrow_terminal(env: dict[str, str]) -> None:
+    """What has no room goes on below, within the branch, as long as each word has room."""
+    assert without_colour(on_terminal("graph", env=env, columns=25)) == (
+        "head  30 2 * * *\n"
+        "├── left\n"
+        "│   └── end  also after \n"
+        "│       right\n"
+        "│       └── alarm  if it \n"
+        "│           fails, \n"
+        "│           disabled\n"
+        "└── right  however it \n"
+        "    ends\n"
+        "    └── end  also after \n"
+        "        left, as above\n"
+    )
 
 
 def test_as_json(env: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from crond_py.control.protocol import (
 from crond_py.engine.lag import LagRecord
 from crond_py.engine.view import LagSummary, PoolStatus
 from crond_py.model import Cause, Lag, State
-from tests.cli.program import environment, pycron
+from tests.cli.program import environment, on_terminal, pycron, without_colour
 from tests.cli.running import serving
 from tests.unit.control.fakes import ME, NOON, RUNNING
 
@@ -114,6 +114,19 @@ def test_status_says_what_a_pool_is_late_for(env: dict[str, str]) -> None:
         "pool": 5,
         "spawn": 0,
     }
+
+
+def test_status_says_which_columns_have_no_room(env: dict[str, str]) -> None:
+    """Else nobody would know that a wider window tells more."""
+    with serving(env, answer):
+        narrow, wide = (
+            without_colour(on_terminal("status", env={**env, "COLUMNS": ""}, columns=columns))
+            for columns in (60, 120)
+        )
+    assert narrow.splitlines()[-1] == "no room for MAX, MOSTLY FOR; a wider window shows all"
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert "MOSTLY FOR" in wide
+    assert "no room" not in wide
 
 
 def test_status_counts_from_when_a_run_was_due(env: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Cursor
 from crond_py.ports import SetCursor
 from crond_py.schedule import format_duration, spread
-from tests.cli.program import environment, in_place, on_terminal, pycron, without_colour
+from tests.cli.program import (
+    LOCKED_OUT,
+    environment,
+    in_place,
+    needs_setpriv,
+    on_terminal,
+    pycron,
+    without_colour,
+)
 
 CRONTAB = """\
 timezone = "Europe/Berlin"
@@ -319,6 +328,20 @@ def test_a_ledger_that_cannot_be_read_is_a_warning(env: dict[str, str], tmp_path
     assert "warning: " in done.stderr
 
 
+@needs_setpriv
+def test_a_ledger_of_another_user_is_told_of(env: dict[str, str], tmp_path: Path) -> None:
+    """P9: what an interval counts from is not known then, and that is said with the way out."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "ledger.sqlite").write_bytes(b"")
+    os.chown(tmp_path / "state", 65534, -1)
+    done = pycron("next", "poll", "-n", "1", "--json", env=env, under=LOCKED_OUT)
+    assert json.loads(done.stdout)[0]["note"] == "as if it began now: the ledger cannot be read"
+    assert done.stderr == (
+        f"pycron: warning: you may not read the ledger {tmp_path}/state/ledger.sqlite; "
+        f"be {pwd.getpwuid(65534).pw_name} or root for that, or name another --state-dir\n"
+    )
+
+
 def test_the_table_for_a_pipe(env: dict[str, str]) -> None:
     """One line for each due instant in the zone of its job, which is printed."""
     start = ["--from", "2026-03-28T12:00:00Z", "-n", "2"]
@@ -350,6 +373,18 @@ def test_a_narrow_terminal_shows_all_that_matters(env: dict[str, str]) -> None:
         "2026-03-30 02:30:00+02:00  Europe/Berlin  backup",
     ]
     assert "IN" in without_colour(on_terminal("next", env=env, columns=60)).splitlines()[0].split()
+
+
+def test_next_on_a_narrow_terminal(env: dict[str, str], tmp_path: Path) -> None:
+    """Where there is no room for a long zone its offset tells it; no line is longer than that."""
+    (tmp_path / "crontab.toml").write_text(
+        '[jobs.move-all-of-it-elsewhere]\nschedule = "30 2 * * *"\ncommand = "true"\n'
+        'timezone = "America/Argentina/Buenos_Aires"\n'
+    )
+    lines = without_colour(on_terminal("next", "-n", "2", env=env, columns=60)).splitlines()
+    assert lines[0].split() == ["DUE", "IN", "JOB", "NOTE"]
+    assert lines[1].split()[1] == "02:30-03:00"
+    assert max(map(len, lines)) <= 60
 
 
 def test_the_distance_is_shown_when_asked_from_now(env: dict[str, str]) -> None:
@@ -391,3 +426,4 @@ def test_a_task_is_no_job(env: dict[str, str]) -> None:
     """Its name is known, and that it is none of a job."""
     done = pycron("next", "task:7", env=env, check=2)
     assert "task:7 names a submitted task, and this command takes jobs alone" in done.stderr
+    assert "; pycron tasks 7 tells of it\n" in done.stderr

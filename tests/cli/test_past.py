@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shlex
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,16 @@ from crond_py.ledger.sqlite import SqliteLedger
 from crond_py.model import Attempt, Cause, Cursor, Exit, Lag, Outcome, State
 from crond_py.ports import Claim, SetAttempt, SetCursor, SetRun
 from crond_py.runner.output import output_path
-from tests.cli.program import PYCRON, environment, in_place, on_terminal, pycron, without_colour
+from tests.cli.program import (
+    LOCKED_OUT,
+    PYCRON,
+    environment,
+    in_place,
+    needs_setpriv,
+    on_terminal,
+    pycron,
+    without_colour,
+)
 
 T = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CRONTAB = """\
@@ -437,7 +447,7 @@ def test_logs_of_a_file_with_a_hole(env: dict[str, str], tmp_path: Path) -> None
     [
         ("99", "there is no run 99"),
         ("9" * 30, "there is no run 999"),
-        ("off", "job off has not run yet"),
+        ("off", "job off has not run yet; pycron next tells when jobs are due"),
         ("bakup", "did you mean 'backup'?"),
         ("../../etc/passwd", "there is no job '../../etc/passwd'"),
     ],
@@ -491,6 +501,35 @@ def test_a_run_that_could_not_start_has_no_output(env: dict[str, str], tmp_path:
 
 
 # --- list ---------------------------------------------------------------------------------------
+
+
+@needs_setpriv
+def test_list_of_a_daemon_of_another_user(env: dict[str, str], tmp_path: Path) -> None:
+    """P9: what the crontab alone tells is listed; the rest is unknown, and the way out is told."""
+    state = tmp_path / "state"
+    state.chmod(0o700)
+    os.chown(state, 65534, -1)
+    (tmp_path / "crontab.toml").write_text(
+        '[jobs.often]\nevery = "1h"\ncommand = "true"\n'
+        '[jobs.daily]\nschedule = "@daily"\ncommand = "true"\n'
+        '[jobs.off]\nschedule = "@daily"\ncommand = "true"\nenabled = false\n'
+    )
+    done = pycron("list", "--json", env=env, under=LOCKED_OUT)
+    jobs = {job["job"]: job for job in json.loads(done.stdout)}
+    assert {name: job["state"] for name, job in jobs.items()} == {
+        "often": "unknown",
+        "daily": "unknown",
+        "off": "disabled",
+    }
+    assert [name for name, job in jobs.items() if job["next_due"]] == ["daily"]
+    way_out = f"be {pwd.getpwuid(65534).pw_name} or root for that, or name another --state-dir"
+    assert done.stderr == (
+        f"pycron: warning: you may not read the ledger {state}/ledger.sqlite; {way_out}\n"
+        f"pycron: you may not talk to the daemon at {state}/control.sock; {way_out}; "
+        "this is from the crontab alone\n"
+    )
+    table = pycron("list", env=env, under=LOCKED_OUT).stdout.splitlines()
+    assert table[1].split() == ["often", "every", "1h", "-", "?", "unknown"]
 
 
 def test_list_without_a_daemon(env: dict[str, str]) -> None:

@@ -194,6 +194,41 @@ def test_a_user_that_the_daemon_cannot_become_is_warned_of(
     assert said == "" or os.geteuid() != 0
 
 
+def test_what_is_said_in_vain_is_warned_of(tmp_path: Path, engine: FakeEngine) -> None:
+    """As check does for jobs: by the task's own keys and what it inherits, each once in a file."""
+    env = environment(tmp_path)
+    file = tmp_path / "c.toml"
+    file.write_text('[defaults]\nmissed = "skip"\n[groups.reports]\nweight = 2\n[jobs]\n')
+    service = FakeService(crontab=load_crontab(file))
+    queue = 'queue_limit has no effect without overlap = "queue"'
+    within = 'missed_within has no effect without missed = "once" or missed = "all"'
+    group = 'group reprots has no table [groups.reprots], and so weight 1; did you mean "reports"?'
+    shell = "command: an array has no shell, so | is an argument; "
+    shell += "if it is meant for one, write it all as text"
+    lines = (
+        {"command": "true", "in": "1h", "overlap": "queue", "queue_limit": 3, "group": "reports"},
+        {"command": "true", "in": "1h", "queue_limit": 3, "group": "others"},
+        {"command": ["true", "|", "cat"], "in": "1h", "queue_limit": 4, "group": "reprots"},
+        {"command": "true", "in": "1h", "missed_within": "1h"},
+        {"command": "true", "in": "1h", "missed_within": "1h", "missed": "all"},
+    )
+    (tmp_path / "tasks").write_text("\n".join(map(json.dumps, lines)))
+    with serving(env, Handlers(engine, service, SystemClock())):
+        vain = ("-s", "queue_limit=3", "-s", "group=reprots")
+        done = in_place("every", "1h", *vain, "--", "true", "|", "cat", env=env)
+        assert done.stderr.splitlines() == [
+            f"pycron: warning: {text}" for text in (shell, queue, group)
+        ]
+        checked = in_place("submit", "--check", str(tmp_path / "tasks"), env=env)
+        stored = in_place("submit", str(tmp_path / "tasks"), env=env)
+    said = [(2, queue), (4, within), (3, group), (3, shell)]
+    assert stored.stderr.splitlines() == [
+        f"pycron: warning: {tmp_path}/tasks:{line}: {text}" for line, text in said
+    ]
+    assert checked.stderr == stored.stderr
+    assert len(engine.tasks) == 6
+
+
 def test_another_users_task_begins_at_home(env: dict[str, str], engine: FakeEngine) -> None:
     """The caller's directory may not be that user's to enter."""
     pycron("in", "0s", "--user", getpass.getuser(), "--", "true", env=env)
@@ -277,7 +312,11 @@ def test_under_sudo_the_task_is_the_callers(env: dict[str, str], engine: FakeEng
         (["at", "18:00", "--every=5m", "--", "true"], "pycron every 5m -- command ..."),
         (["in", "1h", "--command", "true"], "it stands last, as in: pycron in ... -- command"),
         (["in", "1h", "--align", "hour", "--", "x"], "no such option: --align; see pycron in"),
-        (["in", "5m", "--grop=x", "--", "true"], "no such option: --grop; see pycron in --help"),
+        (["in", "5m", "--grop=x", "--", "x"], "no such option: --grop; did you mean -s group=...?"),
+        (["at", "--timout", "1h", "18:00", "x"], "--timout; did you mean --timeout?"),
+        (["in", "5m", "--state-dri=x", "--", "x"], "--state-dri; did you mean --state-dir?"),
+        (["in", "5m", "--queu-limit=3", "--", "x"], "did you mean -s queue_limit=...?"),
+        (["in", "5m", "--frobnicate", "--", "x"], "--frobnicate; see pycron in --help"),
         (["at", "18:00", "-s", "timezone=UTC", "--", "true"], "there is --tz"),
         (["in", "5m", "-s", "# priority=5", "--", "true"], "'# priority' is no key of a job"),
         (["in", "5m", "-s", "#=\n=", "--", "true"], "'#' is no key of a job"),

@@ -122,7 +122,7 @@ def test_a_part_says_how_many_more_there_are(env: dict[str, str]) -> None:
     """And -n 0 is all."""
     done = pycron("tasks", "-n", "2", env=env)
     assert [row[0] for row in cells(done.stdout)] == ["task:2", "task:4"]
-    assert done.stderr.splitlines()[-1] == "pycron: 1 more is to come; -n 0 shows all"
+    assert done.stderr.splitlines()[-1] == "pycron: 1 more is to come or running; -n 0 shows all"
     assert len(cells(pycron("tasks", "-n", "0", env=env).stdout)) == 3
 
 
@@ -215,10 +215,12 @@ def test_the_other_commands_take_a_task(env: dict[str, str]) -> None:
     rows = json.loads(pycron("history", "task:2", "--json", env=env).stdout)
     assert [row["job"] for row in rows] == ["task:2"]
     assert pycron("history", "task:3", env=env).stderr == "pycron: no runs\n"
-    assert pycron("logs", "task:3", env=env, check=2).stderr == "pycron: task:3 has not run yet\n"
+    done = pycron("logs", "task:3", env=env, check=2)
+    assert done.stderr == "pycron: task:3 has not run yet; pycron tasks 3 tells of it\n"
     for command in ("history", "logs", "tasks"):
         done = pycron(command, "task:99", env=env, check=2)
-        assert done.stderr == "pycron: there is no task 99\n"
+        way_out = "pycron tasks --all lists those there are"
+        assert done.stderr == f"pycron: there is no task 99; {way_out}\n"
 
 
 def test_what_is_no_task(env: dict[str, str], tmp_path: Path) -> None:

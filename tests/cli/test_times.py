@@ -125,9 +125,12 @@ def test_local_text_has_the_offset() -> None:
         ("2026-10-25T02:00:00Z", "10-25 03:00"),
     ],
 )
-def test_a_brief_instant_leaves_out_what_goes_without_saying(instant: str, text: str) -> None:
+def test_a_brief_instant_leaves_out_what_goes_without_saying(
+    monkeypatch: pytest.MonkeyPatch, instant: str, text: str
+) -> None:
     """The present year, no seconds, and the offset unless the reading comes twice."""
-    shown = brief_text(datetime.fromisoformat(instant), NOW, BERLIN, is_zone_told=True)
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    shown = brief_text(datetime.fromisoformat(instant), NOW, BERLIN)
     assert shown == text
 
 

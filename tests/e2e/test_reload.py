@@ -70,6 +70,27 @@ def test_job_that_is_earlier_than_the_next(daemon: Daemon, way: str) -> None:
     assert daemon.history("never") == []
 
 
+def test_log_tells_of_a_pool_that_is_gone(daemon: Daemon) -> None:
+    """P8: what became of each pool and group, and that tasks wait; the latter at a start, too."""
+    pools = "[pools.work]\nworkers = 1\n[pools.other]\nworkers = 1\n[groups.g]\nweight = 2\n"
+    log = daemon.start(NEVER + pools)
+    daemon.cli("in", "1h", "--pool", "work", "--", "true")
+    daemon.write(NEVER + "[pools.other]\nworkers = 2\n[pools.new]\nworkers = 1\n")
+    daemon.signal(signal.SIGHUP)
+    reloaded = log.wait("crontab reloaded")
+    told = {name: value for name, value in reloaded.items() if name.startswith(("pool", "group"))}
+    assert told == {
+        "pools_added": "new",
+        "pools_removed": "work",
+        "pools_changed": "other",
+        "groups_removed": "g",
+    }
+    waits = "submitted tasks wait for a pool that is not in the crontab"
+    assert log.wait(waits, level="warning", pool="work")["tasks"] == 1
+    daemon.stop()
+    assert daemon.start().wait(waits, level="warning", pool="work")["tasks"] == 1
+
+
 def test_unchanged_job_keeps_its_beat(daemon: Daemon) -> None:
     """Reloads neither shift an interval nor leave out or repeat a turn of it (P1, P2)."""
     log = daemon.start(BEAT)

@@ -144,7 +144,8 @@ print(peer.recv(65536).decode())
             )
         finally:
             short.unlink()
-    assert "user 65534 may not talk to this daemon" in done.stdout, done.stderr
+    refusal = "user 65534 may not talk to this daemon; only root and its own user may"
+    assert refusal in done.stdout, done.stderr
 
 
 # --- whose place it is --------------------------------------------------------------------------

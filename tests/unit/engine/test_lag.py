@@ -361,7 +361,10 @@ def test_tasks_that_are_given_up_when_their_turn_comes_count(machine_with: Machi
 def test_late_pools_are_told_once_an_episode(
     machine_with: MachineWith, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """P4: the warning comes while runs still wait, once, and again only after it was over."""
+    """P4: the warning comes while runs still wait, once, and again only after it was over.
+
+    That is told five minutes after the last one was late, though none starts then.
+    """
     caplog.set_level(logging.INFO, "pycron.engine")
     jobs = [replace(JOB, name=name, pool="one") for name in "abcd"]
     world = machine_with(*jobs, lasts=30 * SECOND)
@@ -375,14 +378,51 @@ def test_late_pools_are_told_once_an_episode(
     assert told("runs start late") == 0
     world.pass_time(2 * SECOND)
     assert told("runs start late") == 1
-    world.pass_time(10 * MINUTE)
+    world.pass_time(6 * MINUTE)
     assert outcomes(world, "d") == ["succeeded"]
     assert told("runs start late") == 1
     assert told("runs start in time again") == 0
-    to_the_hour(world, SECOND)
+    world.pass_time(MINUTE)
     assert told("runs start in time again") == 1
-    world.pass_time(10 * MINUTE)
+    assert world.daemon is not None
+    assert world.daemon.core._register.pools["one"].look_ns is None, "an idle daemon sleeps"
+    to_the_hour(world, MINUTE)
     assert told("runs start late") == 2
+
+
+def test_runs_that_are_late_time_and_again_are_one_episode(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: a pool that is overloaded for long is told of once, whatever starts in time meanwhile."""
+    caplog.set_level(logging.INFO, "pycron.engine")
+    often = replace(JOB, trigger=EveryTrigger(15 * SECOND), pool="one")
+    jobs = [replace(often, name=name) for name in "ab"]
+    world = machine_with(*jobs, lasts=7 * SECOND)
+    pools = (Pool("default"), Pool("one", 1, lag_warning=5 * SECOND))
+    reload(world, *jobs, pools=pools)
+    told = ["runs start late", "runs start in time again"]
+    world.pass_time(20 * MINUTE)
+    assert [each.message for each in caplog.records if each.message in told] == told[:1]
+    reload(world, jobs[0], pools=pools)
+    world.pass_time(6 * MINUTE)
+    assert [each.message for each in caplog.records if each.message in told] == told
+
+
+def test_an_episode_goes_on_while_one_waits_and_nothing_starts(
+    machine_with: MachineWith, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P4: it is over five minutes after that one was given up or cancelled."""
+    caplog.set_level(logging.INFO, "pycron.engine")
+    jobs = [replace(JOB, name="a", pool="one"), replace(JOB, name="b", pool="one")]
+    jobs[1] = replace(jobs[1], start_within=HOUR / 2)
+    world = machine_with(*jobs, lasts=HOUR * 3 / 4)
+    pools = (Pool("default"), Pool("one", 1, lag_warning=5 * SECOND))
+    reload(world, *jobs, pools=pools)
+    told = ["runs start late", "runs start in time again"]
+    to_the_hour(world, 34 * MINUTE)
+    assert [each.message for each in caplog.records if each.message in told] == told[:1]
+    world.pass_time(2 * MINUTE)
+    assert [each.message for each in caplog.records if each.message in told] == told
 
 
 def test_one_that_waits_as_an_episode_ends_is_told_when_it_is_late(
@@ -393,7 +433,7 @@ def test_one_that_waits_as_an_episode_ends_is_told_when_it_is_late(
     rarely = replace(JOB, trigger=CronTrigger(("0 0 1 1 *",)), pool="one")
     jobs = [replace(rarely, name=name) for name in "abcd"]
     world = machine_with(*jobs)
-    for name, lasts_s in {"a": 20, "b": 4, "c": 3600, "d": 1}.items():
+    for name, lasts_s in {"a": 20, "b": 297, "c": 3600, "d": 1}.items():
         world.machine.behaviours[name] = Behaviour(lasts=(lasts_s * SECOND,))
     pools = (Pool("default"), Pool("one", 1, lag_warning=5 * SECOND))
     reload(world, *jobs, pools=pools)
@@ -403,9 +443,9 @@ def test_one_that_waits_as_an_episode_ends_is_told_when_it_is_late(
 
     ask_for("a")
     ask_for("b")  # it waits for 20 s and is told of
-    world.pass_time(21 * SECOND)
-    ask_for("c")  # it waits for 3 s, and with that the episode is over
-    world.pass_time(2 * SECOND)
+    world.pass_time(20 * SECOND + 295 * SECOND)
+    ask_for("c")  # it waits for 2 s, and three seconds later the episode is over
+    world.pass_time(4 * SECOND)
     ask_for("d")  # it waits for an hour
     told = ["runs start late", "runs start in time again"]
     world.pass_time(4 * SECOND)

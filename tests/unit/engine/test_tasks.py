@@ -1654,6 +1654,28 @@ def test_runs_that_wait_for_a_lost_pool(world: World, *, is_restarted: bool) -> 
     assert world.daemon.core.status().troubles == ()
 
 
+def test_log_tells_of_a_lost_pool(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """P8: each reload and each start warns, once for the pool, with the tasks that wait for it."""
+    lasting(world, 60 * SECOND)
+    world.machine.behaviours["task:1"] = Behaviour(exits=(Exit(code=1),))
+    retried = replace(PLAIN, retry=Retry(2, HOUR))
+    first = new_task(world, retried, pool="tiny")
+    later = [new_task(world, pool="tiny", in_=HOUR, group=each) for each in "ab"]
+    submit(world, first, *[new_task(world, pool="tiny")] * 3, *later)
+    world.pass_time(3 * SECOND)
+    stand = [outcomes(world, f"task:{number}") for number in (1, 2, 3, 4, 5)]
+    assert stand == [["waiting_retry"], ["running"], ["queued"], ["queued"], []]
+    del world.pools["tiny"]
+    for come_about in (world.reload, lambda: restart(world, SECOND)):
+        caplog.clear()
+        come_about()
+        told = [vars(each)["fields"] for each in caplog.records if "a pool" in each.message]
+        assert told == [{"pool": "tiny", "tasks": 5}]
+    caplog.clear()
+    put_pool_back(world, "tiny", 1)
+    assert not caplog.records
+
+
 def test_retry_in_a_lost_pool(world: World) -> None:
     """P4: a retry, too, waits for the pool to be back."""
     world.machine.behaviours["task:1"] = Behaviour(exits=(Exit(code=1),))
