@@ -244,6 +244,11 @@ class Accounts:
             self._read_on(name, segment, cursor, now)
 
     def _read_on(self, name: str, segment: Segment, cursor: Cursor, now: datetime) -> None:
+        """Let a segment go on; before its beginning there may be what an older time has had."""
+        if cursor.baseline < segment.baseline:
+            over = self.again.passed_over(name)
+            if over is not None and over.until > cursor.baseline:
+                segment.is_sure = False  # that has its row in the other era
         segment.read(cursor.baseline, now)
         self._doubt_overlaps(name, segment)
 
