@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
@@ -99,10 +100,19 @@ def _await_others(daemon: Daemon, case: Case) -> None:
             daemon.log.wait("run succeeded", job=case.job(job))
 
 
-def _wrong_with(daemon: Daemon, case: Case, end: End) -> Iterator[str]:
-    """Say which job of a case has not one row, or another end than it should."""
+def _wrong(daemon: Daemon, chosen: Iterable[tuple[Case, End]]) -> list[str]:
+    """Say which jobs of cases have not one row, or another end than they should."""
+    rows_of: defaultdict[str, list[Event]] = defaultdict(list)
+    for row in daemon.history():  # one command: that for each job would take a minute or more
+        rows_of[row["job"]].append(row)
+    return [text for case, end in chosen for text in _wrong_with(daemon, rows_of, case, end)]
+
+
+def _wrong_with(
+    daemon: Daemon, rows_of: Mapping[str, list[Event]], case: Case, end: End
+) -> Iterator[str]:
     for job, allowed in expected(case.shape, case.place, {case.place: end}).items():
-        rows = daemon.history(case.job(job))
+        rows = rows_of[case.job(job)]
         prefix = case.job("")
         ends = [
             End(row["outcome"], (row["reason"] or "").replace(prefix, ""), len(row["attempts"]))
@@ -153,13 +163,7 @@ def test_what_happens_in_each_place(daemon: Daemon, gate: Gate, bell: Bell) -> N
     gate.open(len(PLACES))  # for those that hold the slots
     daemon.settle()
     daemon.stop()
-    wrong = [
-        text
-        for chosen, end in ends.values()
-        for case in chosen
-        for text in _wrong_with(daemon, case, end)
-    ]
-    assert wrong == []
+    assert _wrong(daemon, [(case, end) for chosen, end in ends.values() for case in chosen]) == []
 
 
 @pytest.mark.timeout(300)
@@ -197,7 +201,7 @@ def test_killed_while_a_run_goes_on_in_each_place(
         end = End("succeeded", "", 2)
     else:
         end = End("lost", "ended while pycron was away, nobody saw how")
-    assert [text for case in every for text in _wrong_with(daemon, case, end)] == []
+    assert _wrong(daemon, [(case, end) for case in every]) == []
 
 
 @pytest.mark.timeout(300)
@@ -219,10 +223,9 @@ def test_killed_while_a_run_waits_in_each_place(daemon: Daemon, gate: Gate) -> N
     gate.open(len(PLACES))
     daemon.settle()
     daemon.stop()
-    wrong = [text for case in for_slot for text in _wrong_with(daemon, case, End("succeeded"))]
-    second = End("succeeded", "", 2)
-    wrong += [text for case in for_retry for text in _wrong_with(daemon, case, second)]
-    assert wrong == []
+    first, second = End("succeeded"), End("succeeded", "", 2)
+    ends = [*((case, first) for case in for_slot), *((case, second) for case in for_retry)]
+    assert _wrong(daemon, ends) == []
 
 
 class _Ending:
