@@ -54,7 +54,7 @@ class Shelf:
     ``full_ns`` and ``last_full_ns`` are when there was no room first, and last; 0: never.
     ``hungry`` has of each lane the number of its entries that are in force: in ``turns``, and in
     ``awaited`` where nobody gets a slot before it has somebody in line. ``turn_ns`` is what time it
-    is for turns. ``asked_ns`` is when it was last taken up from, or got its first hungry lane.
+    is for turns. ``asked_ns`` is when the shelf last had its turn, or got its first hungry lane.
     """
 
     rack: Rack
@@ -126,9 +126,8 @@ class Shelf:
             return None
         return lane
 
-    def note_asked(self, now_ns: int) -> None:
-        """Note that it was taken up from, as far as there was room for those that are hungry."""
-        self.asked_ns = now_ns
+    def note_if_full(self, now_ns: int) -> None:
+        """Note where there is no room now for those that are hungry."""
         if self.hungry and self.next_lane is None:
             self.full_ns = self.full_ns or now_ns
             self.last_full_ns = now_ns

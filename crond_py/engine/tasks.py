@@ -71,7 +71,7 @@ class Tasks:
     and are dealt with in the next batch. ``is_over``: lanes were fed with this batch, and what it
     has changed is being written; those that get hungry from now on want another one. ``is_begun``:
     what was due at the start has been seen to; ``is_feeding``: a lane is just being fed. ``kept``
-    is how much of what each pool takes up is still to go to who has been due longest.
+    is how much of what each pool takes up is still to go to its priorities by turns.
     """
 
     def __init__(
@@ -509,7 +509,7 @@ class Tasks:
         return any(shelf.next_lane is not None for shelf in rack.ahead)
 
     def _keep_of(self, pool: str, most: int) -> int:
-        """Return how many of those that may be taken up are kept for who has been due longest."""
+        """Return how many of those that may be taken up are kept for whose turn it is."""
         self._kept[pool] += most / LONGEST_WAITING_EVERY
         kept = int(self._kept[pool])
         self._kept[pool] -= kept
@@ -521,7 +521,10 @@ class Tasks:
         number = len(shelf.hungry)
         while self._left > least and (lane := shelf.next_lane) is not None:
             self._feed_or_wait(lane, min(self._left - least, max(1, most // number)))
-        shelf.note_asked(self._parts.timekeeper.reading())
+        now_ns = self._parts.timekeeper.reading()
+        shelf.note_if_full(now_ns)
+        if most > 0:  # else it has had no turn
+            shelf.asked_ns = now_ns
 
     def _hold_pool(self, name: str) -> None:
         if name in self._register.pools:

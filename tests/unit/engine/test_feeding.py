@@ -411,6 +411,24 @@ def test_priority_that_is_due_longest_has_its_part_in_each_of_many_pools(world: 
     assert last < 2 * LONGEST_WAITING_EVERY * len(names)
 
 
+def test_priorities_have_their_part_by_turns_in_each_of_many_pools(world: World) -> None:
+    """P4: though a batch has less than one to take up of each pool, none of several is left out."""
+    names = [f"p{number}" for number in range(MOST_WAITING + 2)]
+    world.sizes.update(dict.fromkeys(names))
+    world.pools = dict(world.sizes)
+    world.reload()
+    number = 30 * MOST_WAITING
+    for name in names:
+        submit(world, *[new_task(world, pool=name, priority=5, group="high")] * number)
+    low = (new_task(world, pool=name, priority=0, group="low") for name in names for _ in range(9))
+    lower = [new_task(world, pool=name, priority=-1, group="low") for name in names]
+    lasts = submit(world, *low, *lower)[-len(names) :]
+    world.pass_time(10 * SECOND)
+    order = order_of_starts(world)
+    assert len(order) == len(names) * (number + 10)
+    assert max(order.index(each.task.job) for each in lasts) < 200 * len(names)
+
+
 def test_crowd_wants_no_batch_of_its_own_for_each_start(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
