@@ -82,9 +82,18 @@ class Load:
 
 
 def decide_overlap(
-    overlap: Overlap, cause: Cause, load: Load, *, queue_limit: int, max_running: int | None
+    overlap: Overlap,
+    cause: Cause,
+    load: Load,
+    *,
+    queue_limit: int,
+    max_running: int | None,
+    is_overtaken: bool = False,
 ) -> OverlapDecision:
     """Say what becomes of an occurrence that is due while ``load`` is on its job.
+
+    ``is_overtaken``: a newer one of it came first, as one that follows another job may come late.
+    That is not replaced by an older one, which is skipped.
 
     Caught-up runs are never skipped for one another: with ``skip`` and ``queue`` they go one after
     the other, and their number is bounded by ``missed_limit``. Nor do they replace what runs, or
@@ -99,13 +108,14 @@ def decide_overlap(
     has_room = overlap is Overlap.QUEUE and load.queued < queue_limit
     if has_room or cause is Cause.CATCH_UP:
         return OverlapDecision(Admission.QUEUE)
-    if overlap is Overlap.REPLACE:
+    if overlap is Overlap.REPLACE and not is_overtaken:
         return OverlapDecision(Admission.REPLACE)
     return OverlapDecision(Admission.SKIP, _SKIP_CODES[overlap])
 
 
 _SKIP_CODES = {
     Overlap.SKIP: "overlap",
+    Overlap.REPLACE: "overlap",
     Overlap.QUEUE: "queue_full",
     Overlap.ALLOW: "max_running",
 }

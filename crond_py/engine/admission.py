@@ -64,7 +64,7 @@ class Admitter:
         is_too_late = cause is Cause.SCHEDULE and self._is_too_late(
             job, self._parts.timekeeper.deadline(due)
         )
-        decision = _decide(state, cause)
+        decision = _decide(state, cause, due)
         # Where it would merely start or wait, its claim is refused in time.
         is_harmful = is_too_late or decision.admission in {Admission.SKIP, Admission.REPLACE}
         if cause in _IDENTIFIED and self._has_row(state, due, era, asks_ledger=is_harmful):
@@ -274,14 +274,17 @@ def _tell_has_row(job: Job, due: datetime) -> None:
     log.warning("occurrence has its run already", extra=fields(job=job.name, due=due))
 
 
-def _decide(state: JobState, cause: Cause) -> OverlapDecision:
-    job = state.job
+def _decide(state: JobState, cause: Cause, due: datetime | None = None) -> OverlapDecision:
+    job, ahead = state.job, (*state.active, *state.queued)
+    is_late = cause is Cause.UPSTREAM and due is not None
+    is_overtaken = is_late and any(each.run.due > due for each in ahead)
     return decide_overlap(
         job.overlap,
         cause,
         state.load,
         queue_limit=job.queue_limit,
         max_running=job.max_running,
+        is_overtaken=is_overtaken,
     )
 
 

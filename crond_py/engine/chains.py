@@ -100,6 +100,18 @@ class Chains:
                 self._enter_open(name, join, before, eras)
                 self._changed.append(_Changed(name, join, eras.newest(name)))
 
+    def begin(self) -> None:
+        """See to the open cycles that an earlier daemon has left: what had come of them is read.
+
+        Else a cycle would be forgotten of which nothing more comes, as by a reload.
+        """
+        for name, join in self._joins.items():
+            left = Join(join.trigger, join.head)
+            self._enter_open(name, left, self._after, self._eras)
+            if left.cycles:
+                self._changed.append(_Changed(name, left, self._eras.newest(name)))
+        self.look_again()
+
     def _enter_open(
         self, name: str, join: Join, after: Mapping[str, AfterTrigger], eras: Eras
     ) -> None:
@@ -160,10 +172,11 @@ class Chains:
         known = [each for each in _conclusions(before) if each.job in trigger.conditions]
         if known:
             return [replace(each, era=self._eras.of(each.job, name, now.era)) for each in known]
-        if self.pending(trigger.conditions, name, now):
-            return None
         runs = (self._run_of_cycle(upstream, name, now) for upstream in trigger.conditions)
-        return [_conclusion(run, run.outcome, now.due) for run in runs if run and run.outcome]
+        ended = [_conclusion(run, run.outcome, now.due) for run in runs if run and run.outcome]
+        if not ended and self.pending(trigger.conditions, name, now):
+            return None
+        return ended
 
     def look_again(self) -> None:
         """See to it that each open cycle waits for something that will come, also by now.
@@ -402,9 +415,16 @@ class Chains:
                 return
 
     def _why_unknown(self, upstream: str) -> str:
-        state = self._register.states.get(upstream)
-        if state is not None and not state.is_live:
-            return f"{upstream} is disabled"
+        """Say why a job has no run of a cycle: it is disabled, or one above it, or nobody knows."""
+        waiting, seen = deque([upstream]), {upstream}
+        while waiting:
+            name = waiting.popleft()
+            state = self._register.states.get(name)
+            if state is not None and not state.is_live:
+                return f"{name} is disabled"
+            above = [each for each in _above(state) if each not in seen] if state else []
+            seen.update(above)
+            waiting += above
         return f"nobody knows what became of {upstream}"
 
     def _rows_of_cycle(self, name: str, of: str, cycle: Cycle) -> list[Run]:

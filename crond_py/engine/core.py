@@ -150,6 +150,7 @@ class Core:
         with self._chains.collecting():
             for state in by_priority(self._register.states.values()):
                 self._agenda.begin_startup(state, gap)
+        self._chains.begin()
         self._tasks.begin(task_cursor, now, gap)
         self._parts.outbox.then(self._parts.processes.note_starts)
         forget_parsed()  # likewise

@@ -105,6 +105,16 @@ def test_overlap_table(overlap: str, cause: str, active: int, queued: int, expec
     assert f"{decision.admission.name} {decision.code}".strip() == expected
 
 
+def test_the_newer_run_is_not_replaced() -> None:
+    """P5: an older occurrence that comes late is skipped, but where it can simply start."""
+    more = {"queue_limit": 3, "max_running": None, "is_overtaken": True}
+    decision = decide_overlap(Overlap.REPLACE, Cause.UPSTREAM, Load(1, 0), **more)
+    assert (decision.admission, decision.code) == (Admission.SKIP, "overlap")
+    for overlap in Overlap:
+        free = decide_overlap(overlap, Cause.UPSTREAM, Load(0, 0), **more)
+        assert free.admission is Admission.START
+
+
 def test_allow_without_ceiling_always_starts() -> None:
     """``allow`` without ``max_running`` has no limit of its own."""
     decision = decide_overlap(

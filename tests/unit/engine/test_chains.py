@@ -581,6 +581,53 @@ def test_a_join_that_is_disabled_and_enabled_again(machine_with: MachineWith) ->
     assert outcomes(world, "end") == ["succeeded"]
 
 
+@pytest.mark.parametrize("how", ["at a reload", "at a start"])
+def test_a_cycle_of_which_nothing_more_comes_after_a_restart(
+    machine_with: MachineWith, how: str
+) -> None:
+    """P1: a job is skipped that had heard of a part of its cycle, before the restart."""
+    jobs = [HEAD, after("slow", "head"), after("right", "slow"), after("end", "head", "right")]
+    without = [replace(job, enabled=job.name != "right") for job in jobs]
+    world = machine_with(*jobs)
+    behave(world, slow=Behaviour(lasts=(10 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    world.kill_daemon()
+    if how == "at a start":
+        world.jobs = {job.name: job for job in without}
+    world.boot_daemon()
+    world.pass_time(MINUTE)
+    if how == "at a reload":
+        reload(world, *without)
+    world.pass_time(20 * MINUTE)
+    (row,) = rows(world, "end")
+    assert (row.outcome, row.due) == (Outcome.SKIPPED, rows(world, "head")[0].due)
+    assert row.reason == "upstream_unknown: right is disabled"
+
+
+def test_the_reason_names_what_is_disabled_farther_up(machine_with: MachineWith) -> None:
+    """P1: one that is enabled, and follows a disabled job, is no riddle."""
+    off = replace(after("off", "head"), enabled=False)
+    world = machine_with(HEAD, off, after("middle", "off"), after("end", "head", "middle"))
+    to_the_hour(world, MINUTE)
+    (row,) = rows(world, "end")
+    assert (row.outcome, row.reason) == (Outcome.SKIPPED, "upstream_unknown: off is disabled")
+
+
+def test_a_late_cycle_does_not_replace_a_newer_one(machine_with: MachineWith) -> None:
+    """P5: what came before it was due later, and goes on; the older one is skipped."""
+    twice = CronTrigger(("0,10 23 * * *",))
+    head = replace(HEAD, trigger=twice, overlap=Overlap.ALLOW, retry=Retry(2, 12 * MINUTE, 1.0))
+    world = machine_with(head, replace(after("end", "head"), overlap=Overlap.REPLACE))
+    behave(world, head=Behaviour(exits=(BAD,)), end=Behaviour(lasts=(9 * MINUTE,)))
+    to_the_hour(world, MINUTE)
+    behave(world, head=Behaviour(exits=(OK,)))
+    world.pass_time(20 * MINUTE)
+    older, newer = rows(world, "end")
+    assert (older.due.minute, older.outcome) == (0, Outcome.SKIPPED)
+    assert older.reason.startswith("overlap: ")
+    assert (newer.due.minute, newer.outcome) == (10, Outcome.SUCCEEDED)
+
+
 def test_a_ledger_that_cannot_be_read_for_a_while(
     machine_with: MachineWith, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,10 +635,10 @@ def test_a_ledger_that_cannot_be_read_for_a_while(
     world = _waiting_for_left(machine_with)
     world.machine.tells_exits = True
     world.kill_daemon()
-    world.boot_daemon()
     fail = LedgerError("the disk has gone")
     with monkeypatch.context() as patch:
         patch.setattr(world.ledger, "runs", lambda _query: (_ for _ in ()).throw(fail))
+        world.boot_daemon()
         world.pass_time(25 * MINUTE)
         assert outcomes_of_end(world) == []
     world.pass_time(2 * SECOND)
@@ -609,7 +656,6 @@ def test_a_ledger_that_cannot_be_read_is_not_asked_for_each_cycle(
     world.machine.tells_exits = True
     world.pass_time(25 * MINUTE)
     world.kill_daemon()
-    world.boot_daemon()  # which knows nothing of the heads of these cycles
     asked = []
 
     def runs(query: object) -> None:
@@ -618,6 +664,7 @@ def test_a_ledger_that_cannot_be_read_is_not_asked_for_each_cycle(
 
     with monkeypatch.context() as patch:
         patch.setattr(world.ledger, "runs", runs)
+        world.boot_daemon()  # which knows nothing of the heads of these cycles
         world.pass_time(25 * MINUTE)
         asked.clear()
         world.pass_time(10 * SECOND)

@@ -164,16 +164,17 @@ def test_a_run_that_is_replaced_while_it_is_found_has_one_outcome(
         kill_after=20 * SECOND,
     )
     world = machine_with(head, follower, lasts=300 * SECOND, ignores_term=True)
-    world.pass_time(90 * SECOND)  # the first head's run goes on for long, the second does not
-    world.machine.behaviours["head"] = Behaviour(lasts=(10 * SECOND,))
-    world.pass_time(65 * SECOND)
+    world.machine.behaviours["head"] = Behaviour(lasts=(45 * SECOND,))
+    world.pass_time(90 * SECOND)  # the first head's run ends soon, the second goes on for long
+    world.machine.behaviours["head"] = Behaviour(lasts=(300 * SECOND,))
+    world.pass_time(40 * SECOND)
     (run,) = rows(world)
     assert str(run.attempts[0].stopping) == "timed_out"
     world.kill_daemon()
     lose(world, "head")
     lose(world, "a")
     world.boot_daemon()
-    second, first = rows(world)
+    first, second = rows(world)
     assert (str(first.outcome), str(first.attempts[0].outcome)) == ("cancelled", "timed_out")
     assert first.reason.startswith("replaced by")
     assert str(second.state) == "running"
