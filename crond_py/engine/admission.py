@@ -276,8 +276,9 @@ def _tell_has_row(job: Job, due: datetime) -> None:
 
 def _decide(state: JobState, cause: Cause, due: datetime | None = None) -> OverlapDecision:
     job, ahead = state.job, (*state.active, *state.queued)
-    is_late = cause is Cause.UPSTREAM and due is not None
-    is_overtaken = is_late and any(each.run.due > due for each in ahead)
+    is_overtaken = False
+    if cause is Cause.UPSTREAM and due is not None:
+        is_overtaken = any(each.run.due > due for each in ahead)
     return decide_overlap(
         job.overlap,
         cause,
