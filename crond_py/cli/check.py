@@ -7,6 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +135,32 @@ def _past_jobs(crontab: CrontabModel, now: datetime) -> list[str]:
 
 
 def _waiting_for_nobody(crontab: CrontabModel) -> list[str]:
-    """Tell of jobs that wait for one which is never due by itself."""
-    return [
-        f"{job.source}: job {job.name} follows {name}, which is disabled"
+    """Tell of jobs that wait for one which is disabled, or is never due as another one is."""
+    after = {
+        job.name: list(job.trigger.conditions)
         for job in crontab.jobs.values()
-        if job.enabled and isinstance(job.trigger, AfterTrigger)
-        for name in job.trigger.conditions
-        if not crontab.jobs[name].enabled
+        if isinstance(job.trigger, AfterTrigger)
+    }
+    idle: dict[str, str] = {}  # and the disabled job on account of which
+    for name in TopologicalSorter(after).static_order():
+        above = after.get(name, [])
+        if not crontab.jobs[name].enabled:
+            idle[name] = name
+        elif above and all(upstream in idle for upstream in above):
+            idle[name] = idle[above[0]]
+    return [
+        f"{job.source}: job {job.name} follows {upstream}, {_why_idle(upstream, idle[upstream])}"
+        for job in crontab.jobs.values()
+        if job.enabled
+        for upstream in after.get(job.name, [])
+        if upstream in idle
     ]
+
+
+def _why_idle(job: str, disabled: str) -> str:
+    if job == disabled:
+        return "which is disabled"
+    return f"which is never due, as {disabled} is disabled"
 
 
 def _tasks_without_a_pool(crontab: CrontabModel, path: Path) -> Iterator[str]:

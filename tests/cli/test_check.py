@@ -195,6 +195,33 @@ command = "true"
     assert "crontab.toml:6: job next follows head, which is disabled" in done.stderr
 
 
+def test_a_job_that_follows_a_disabled_one_farther_up(tmp_path: Path) -> None:
+    """It is pointed out, too, with the job that is disabled; what has rows is not."""
+    text = """
+[jobs.head]
+schedule = "@daily"
+command = "true"
+[jobs.off]
+after = ["head"]
+command = "true"
+enabled = false
+[jobs.idle]
+after = ["off"]
+command = "true"
+[jobs.skipped]
+after = { idle = "any", head = "success" }
+command = "true"
+[jobs.runs]
+after = { skipped = "any" }
+command = "true"
+"""
+    (tmp_path / "crontab.toml").write_text(text)
+    told = pycron("check", env=environment(tmp_path)).stderr
+    assert "crontab.toml:9: job idle follows off, which is disabled" in told
+    assert "crontab.toml:12: job skipped follows idle, which is never due, as off is" in told
+    assert "job runs" not in told
+
+
 def test_a_group_that_may_be_misspelt(tmp_path: Path) -> None:
     """It is pointed out once, and no fault: a group needs no table, whatever it is called."""
     text = """
