@@ -105,12 +105,25 @@ class Chains:
 
         Else a cycle would be forgotten of which nothing more comes, as by a reload.
         """
-        for name, join in self._joins.items():
-            left = Join(join.trigger, join.head)
+        for name in self._below_open():
+            if name not in self._joins:
+                continue
+            left = Join(self._joins[name].trigger, self._joins[name].head)
             self._enter_open(name, left, self._after, self._eras)
-            if left.cycles:
-                self._changed.append(_Changed(name, left, self._eras.newest(name)))
-        self.look_again()
+            self._changed.append(_Changed(name, left, self._eras.newest(name)))
+        if self._changed:
+            self.look_again()
+
+    def _below_open(self) -> dict[str, None]:
+        """Return the jobs that follow runs which have no outcome, by however many others."""
+        states = self._register.states
+        waiting = [name for name, state in states.items() if state.active or state.queued]
+        below: dict[str, None] = {}
+        while waiting:
+            new = [each for each in self._followers.get(waiting.pop(), ()) if each not in below]
+            below.update(dict.fromkeys(new))
+            waiting += new
+        return below
 
     def _enter_open(
         self, name: str, join: Join, after: Mapping[str, AfterTrigger], eras: Eras
